@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +24,7 @@ from paceline.families.kernels.core.sandboxed.handover import Handover
 from paceline.families.kernels.core.sandboxed.process import SandboxedProcess
 from paceline.worker.sandbox import stopping
 from paceline.worker.sandbox.bubblewrap import UNISOLATED, available
+from paceline.worker.sandbox.processor_timer import ProcessorTimer
 from paceline.worker.session import Case, CaseError
 
 FILES = Path(__file__).parents[1] / "mutants" / "sandbox"
@@ -34,7 +37,7 @@ PARAMS = {
     "threads": 1,
     "reference_timer": "none",
 }
-PASSES = 6
+PASSES, SETS = 6, 64
 TIMEOUT_S = 120.0
 ATTACKS: Mapping[str, tuple[str, str]] = {
     "memoises-draws": ("ok", ""),
@@ -42,6 +45,10 @@ ATTACKS: Mapping[str, tuple[str, str]] = {
     "stops-its-clocks": ("ok", ""),
     "takes-frames": ("ok", ""),
     "burns-beside-others": ("ok", ""),
+    "computes-together": (
+        "incorrect",
+        r"calls of a pass are computed together|timed call: .* outside the bound",
+    ),
     "computes-later": ("incorrect", r"timed call: c holds NaN or infinity"),
     "computes-by-a-timer": ("incorrect", r"timed call: c holds NaN or infinity"),
     "wrong-in-one-element": ("incorrect", r"timed call: 1 of 480 elements of c are outside the bound"),
@@ -90,7 +97,7 @@ class Bench:
         found.ask({"do": "load", "technique": name}, timeout_s=TIMEOUT_S)
         return found
 
-    def measured(self, file: str, name: str, sets: int = 2) -> SandboxedCandidate:
+    def measured(self, file: str, name: str, sets: int = SETS) -> SandboxedCandidate:
         """Prove a candidate, and observe some passes of it."""
         found = self.loaded(file, name)
         checks = gate(self.point, found, [1, 2], brief=True)
@@ -112,6 +119,8 @@ class Bench:
         candidate.allocate(sets)
         for _ in range(PASSES):
             assert candidate._observe()[0] > 0
+        while candidate.interruptions.wanted:
+            candidate._interrupt()
         return candidate
 
     def end(self) -> None:
@@ -140,7 +149,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 )
 def test_an_honest_candidate_passes_however_unusual_it_is(bench: Bench, name: str) -> None:
     candidate = bench.measured("unusual", name)
-    assert candidate.num_calls == 2 * PASSES
+    assert candidate.num_calls >= SETS * PASSES
+    assert candidate.interruptions.num_passes > 0
     assert candidate.worst_error < 1e-5
 
 
@@ -154,7 +164,7 @@ def test_the_tensors_of_a_pass_are_no_memory_of_the_candidates(bench: Bench) -> 
 def test_an_attack_on_the_clock_fails_for_its_own_reason_or_has_no_effect(bench: Bench, name: str) -> None:
     status, reason = ATTACKS[name]
     if status == "ok":
-        assert bench.measured("attacks_of_the_clock", name).num_calls == 2 * PASSES
+        assert bench.measured("attacks_of_the_clock", name).num_calls >= SETS * PASSES
         return
     with pytest.raises(CaseError) as caught:
         bench.measured("attacks_of_the_clock", name)
@@ -168,6 +178,34 @@ def test_a_candidate_that_is_not_asked_does_not_run(bench: Bench) -> None:
     bench.measured("unusual", "by-numpy")
     assert stopping.cpu_ns(found.pid) == before
     found.end()
+
+
+def test_the_kernel_stops_a_process_after_so_much_processor_time(bench: Bench) -> None:
+    program = [sys.executable, "-c", "while True: pass"]
+    with subprocess.Popen(program) as busy:
+        try:
+            stopping.stop(busy.pid)
+            before = stopping.cpu_ns(busy.pid)
+            timer = ProcessorTimer(busy.pid, 3_000_000)
+            stopping.go_on(busy.pid)
+            while not stopping.is_stopped(busy.pid):
+                pass
+            timer.close()
+            assert stopping.cpu_ns(busy.pid) - before >= 3_000_000
+        finally:
+            busy.kill()
+
+
+def test_where_the_kernel_does_not_count_the_judges_clock_stops_a_candidate(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_timer", lambda pid, after_ns: None)
+    candidate = bench.measured("unusual", "by-numpy")
+    assert candidate.interruptions.num_passes > 0
+    with pytest.raises(CaseError, match=ATTACKS["computes-together"][1]):
+        # On a busy machine a stop seldom comes in time: again until one does.
+        for _ in range(20):
+            bench.measured("attacks_of_the_clock", "computes-together")
 
 
 def test_every_attack_has_its_reason() -> None:

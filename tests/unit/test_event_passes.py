@@ -125,6 +125,22 @@ def test_nothing_that_the_fences_refuse_is_done_while_a_technique_runs(
         passes.cycles_per_ns(VIRTUAL)
 
 
+def test_copies_in_a_pause_are_none_of_the_passs_time(virtual: VirtualDevice) -> None:
+    called: list[int] = []
+
+    def run() -> None:
+        called.append(len(called))
+        virtual.launch(KERNEL_NS)
+
+    pause: Any = SimpleNamespace(after=5, look=lambda: (called.append(-1), virtual.launch(10 * KERNEL_NS)))
+    found = passes.event_pass(
+        run, [()] * CALLS, VIRTUAL, launch_ns=LAUNCH_NS, cycles=1.98, cycles_seen=1.98, pause=pause
+    )
+    assert found.elapsed_ns == pytest.approx(CALLS * KERNEL_NS, rel=0.02)
+    assert called.index(-1) == 5
+    assert len(called) == CALLS + 1
+
+
 def test_waking_up_tells_what_a_launch_takes_the_host(virtual: VirtualDevice) -> None:
     total, launch = passes.wake(lambda: virtual.launch(KERNEL_NS), (), VIRTUAL)
     assert launch == LAUNCH_NS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -61,6 +62,10 @@ class Channel:
         if not isinstance(message, dict):
             raise ChannelClosedError("a message was not an object")
         return message, list(descriptors)
+
+    def has_message(self, timeout_s: float) -> bool:
+        """Tell whether a message is there, or the other side has ended, after waiting for it."""
+        return bool(select.select([self._socket], [], [], timeout_s)[0])
 
     def close(self) -> None:
         """Close this end."""

@@ -24,7 +24,7 @@ def stop(pid: int) -> None:
     """
     _signal(pid, signal.SIGSTOP)
     deadline = _monotonic() + LIMIT_S
-    while not _is_stopped(pid):
+    while not is_stopped(pid):
         if _monotonic() > deadline:
             raise CaseError("refused", f"a thread of it did not stop within {LIMIT_S:g} s")
     if state(pid, str(pid)) in "ZX":
@@ -53,7 +53,8 @@ def _signal(pid: int, number: signal.Signals) -> None:
         raise CaseError("crashed", "its process has ended") from error
 
 
-def _is_stopped(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
+    """Tell whether no thread of a process can run; so it is where the process has ended."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - the fastest way, while a clock runs
     except FileNotFoundError:

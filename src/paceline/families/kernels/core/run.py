@@ -152,6 +152,8 @@ def _run(task: _Task, server: ForkServer, processes: dict[str, TimingProcess]) -
     # All techniques are tried before any is allocated: the quickest decides for all.
     sets = instances.sets = instances.sets or num_sets(session, block, point, candidates)
     for candidate in candidates:
+        # Before empty passes are timed, which are as a candidate's.
+        set_cache_policy(candidate, str(block.protocol["cache"]), sets)
         try:
             candidate.allocate(sets)
             ready.append(candidate)
@@ -204,8 +206,6 @@ def _measure(
     protocol = block.protocol
     instances, prepared = task.instances, _monotonic()
     limits = limits_of(protocol, instances.rounds if instances.number else None)
-    for candidate in candidates:
-        set_cache_policy(candidate, str(protocol["cache"]), sets)
     rng = random.Random(session.draw_seed("order", block.block, *salt(instances.number)))
     watch = Watch(session.device.telemetry)
     other = str(block.params["reference_timer"])

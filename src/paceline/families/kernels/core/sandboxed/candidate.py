@@ -20,16 +20,19 @@ from torch import Tensor
 from paceline.families.kernels.core.candidate import Candidate
 from paceline.families.kernels.core.ceilings import Floor
 from paceline.families.kernels.core.operators import Draw, TensorSpec
-from paceline.families.kernels.core.oracle import judge
+from paceline.families.kernels.core.oracle import Check
 from paceline.families.kernels.core.point import Point
 from paceline.families.kernels.core.sandboxed.handover import LEAST, Handover
-from paceline.families.kernels.core.sandboxed.process import SandboxedProcess, TimedCall
+from paceline.families.kernels.core.sandboxed.interruptions import Given, Interruptions
+from paceline.families.kernels.core.sandboxed.process import Look, SandboxedProcess, TimedCall
 from paceline.families.kernels.core.timing_process.client import ALIGNMENT, DTYPE_NAMES, TimingProcess
 from paceline.worker.sandbox import memory
 from paceline.worker.session import CaseError
-from paceline.worker.timing import Series
+from paceline.worker.timing import Series, median
 
 Place = dict[str, Any]
+STOPPED_SHARE = 0.5
+"""Of passes before which another one is stopped in the middle, until enough were."""
 IN_A_SANDBOX = "of a candidate in a sandbox only the judge's clock is believed"
 
 
@@ -54,6 +57,7 @@ class Shared:
             os.close(writable)
         self._inputs = [_views(self._in, places, inputs) for places in given]
         self._outputs = [_views(self._out, places, outputs) for places in wanted]
+        self._num_varied = len(inputs) - point.operator.num_weights
 
     def run(
         self, draws: Sequence[Draw], *, hot: bool, flush: Callable[[], None]
@@ -68,17 +72,51 @@ class Shared:
         Raises:
             CaseError: The candidate failed.
         """
-        num_varied = len(self._point.specs[0]) - self._point.operator.num_weights
-        for views, draw in zip(self._inputs, draws, strict=True):
-            for view, tensor in zip(views[num_varied:], draw.inputs[num_varied:], strict=True):
+        return self._run([draw.inputs for draw in draws], hot=hot, flush=flush, look=None)
+
+    def run_stopped(
+        self,
+        given: list[Given],
+        interruptions: Interruptions,
+        *,
+        after_ns: int,
+        hot: bool,
+        flush: Callable[[], None],
+    ) -> list[list[Tensor]]:
+        """Stop a pass in the middle and change the inputs of calls to come; return copies of its outputs at the end.
+
+        Args:
+            given: To each call; those to come are exchanged.
+            interruptions: Says what is changed.
+            after_ns: Processor time before the stop.
+            hot: As in ``run``.
+            flush: As in ``run``.
+
+        Raises:
+            CaseError: The candidate failed.
+        """
+
+        def change() -> None:
+            for number, inputs in interruptions.change(given, self._outputs).items():
+                # Weights stay: they were packed before.
+                self._write(number, inputs[: self._num_varied])
+
+        look = Look(after_ns=after_ns, take=change)
+        _, outputs = self._run([one.draw.inputs for one in given], hot=hot, flush=flush, look=look)
+        return outputs
+
+    def _run(
+        self, inputs: Sequence[Sequence[Tensor]], *, hot: bool, flush: Callable[[], None], look: Look | None
+    ) -> tuple[TimedCall, list[list[Tensor]]]:
+        for views, tensors in zip(self._inputs, inputs, strict=True):
+            for view, tensor in zip(views[self._num_varied :], tensors[self._num_varied :], strict=True):
                 view.copy_(tensor)
         self._process.ask({"do": "warm"}, timeout_s=self._point.timeout_s)
         copies: list[list[Tensor]] = []
 
         def fill() -> None:
-            for views, draw in zip(self._inputs, draws, strict=True):
-                for view, tensor in zip(views[:num_varied], draw.inputs[:num_varied], strict=True):
-                    view.copy_(tensor)
+            for number, tensors in enumerate(inputs):
+                self._write(number, tensors[: self._num_varied])
             for outputs in self._outputs:
                 for output in outputs:
                     output.fill_(float("nan"))
@@ -87,8 +125,13 @@ class Shared:
         def take() -> None:
             copies.extend([output.clone() for output in outputs] for outputs in self._outputs)
 
-        call = self._process.timed_call(hot=hot, timeout_s=self._point.timeout_s, fill=fill, take=take)
+        limit = self._point.timeout_s
+        call = self._process.timed_call(hot=hot, timeout_s=limit, fill=fill, take=take, look=look)
         return call, copies
+
+    def _write(self, number: int, varied: Sequence[Tensor]) -> None:
+        for view, tensor in zip(self._inputs[number], varied, strict=False):
+            view.copy_(tensor)
 
 
 def _places(specs: Sequence[TensorSpec], num_sets: int) -> tuple[list[list[Place]], int]:
@@ -145,6 +188,7 @@ class SandboxedCandidate(Candidate):
         """
         self.session.begin(self.block, self.label, "inputs")
         self.num_sets = num_sets
+        self.interruptions = Interruptions(self.point, num_sets, self._draw, self._seeds)
         self.places = self._make(self.process)
         self._shared = Shared(self.process, self.point, num_sets)
         idle = self._open_idle()
@@ -181,20 +225,44 @@ class SandboxedCandidate(Candidate):
             self._flush.add_(1)
 
     def _observe(self, *, disputed: bool = False) -> tuple[float, int]:
+        if self.interruptions.wanted and self.cpu_ns and self._seeds.random() < STOPPED_SHARE:
+            self._interrupt()
         draws = [self._draw() for _ in range(self.num_sets)]
         self._empty_pass(draws)
         call, outputs = self._shared.run(draws, hot=self.hot, flush=self._evict)
-        names = [spec.name for spec in self.point.specs[1]]
         for draw, found in zip(draws, outputs, strict=True):
-            check = judge(draw.expected, found, [1.0] * len(found), names)
-            if not check.passed:
-                raise CaseError("incorrect", f"timed call: {check.reason}")
-            self.worst_error = max(self.worst_error, check.relative_error)
-        self.num_calls += self.num_sets
+            self._note(Given(draw=draw).judged(self.point, found))
         self.cpu_ns.append(call.cpu_ns)
         threads = int(self.block.params["threads"])
         elapsed_ns = self.handover.of_a_pass(call.wall_ns, call.cpu_ns, threads)
         return elapsed_ns * 1e-9 / self.num_sets, 0
+
+    def _interrupt(self) -> None:
+        """Stop a pass, whose time is not used, in the middle, and change the inputs of calls to come.
+
+        Raises:
+            CaseError: The candidate failed, or had read them before their calls.
+        """
+        given = [Given(draw=self._draw()) for _ in range(self.num_sets)]
+        before = given.copy()
+        _, handover_ns = self.handover.recent()
+        # The kernel counts the first thread; the others compute at the same time.
+        pass_ns = median([float(ns) for ns in self.cpu_ns]) / int(self.block.params["threads"])
+        after_ns = self.interruptions.moment_ns(handover_ns, pass_ns)
+        outputs = self._shared.run_stopped(
+            given, self.interruptions, after_ns=after_ns, hot=self.hot, flush=self._evict
+        )
+        for number, (one, old, found) in enumerate(zip(given, before, outputs, strict=True)):
+            if one is not old and old.judged(self.point, found).passed:
+                reason = f"call {number + 1} of {self.num_sets} had read its inputs before its turn"
+                raise CaseError("incorrect", f"calls of a pass are computed together: {reason}")
+            self._note(one.judged(self.point, found))
+
+    def _note(self, check: Check) -> None:
+        if not check.passed:
+            raise CaseError("incorrect", f"timed call: {check.reason}")
+        self.worst_error = max(self.worst_error, check.relative_error)
+        self.num_calls += 1
 
     def _accounted(self, allowance_ns: float, open_idle: Callable[[], TimingProcess]) -> tuple[float, float]:
         """Nothing is unaccounted for where the candidate keeps no clock."""
@@ -208,6 +276,9 @@ class SandboxedCandidate(Candidate):
         self, item: Series, allowance_ns: float, floor: Floor, open_idle: Callable[[], TimingProcess]
     ) -> dict[str, Any]:
         """Judge the series and measure memory; say what the sandbox cost."""
+        while self.failure is None and self.interruptions.wanted:
+            self._interrupt()
         found = super().result(item, allowance_ns, floor, open_idle)
         found["accounting"]["handover"] = self.handover.describe()
+        found["accounting"]["passes_changed_midway"] = self.interruptions.num_telling
         return found

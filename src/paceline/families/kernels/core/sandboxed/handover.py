@@ -33,9 +33,15 @@ class Handover:
         by the threads that the point gives, whichever is longer: whoever computes on more threads gains nothing. Never
         less than what the handover is known to.
         """
-        by_clock = wall_ns - median([float(wall) for wall, _ in self._recent])
-        by_threads = (cpu_ns - median([float(cpu) for _, cpu in self._recent])) / threads
-        return max(by_clock, by_threads, self.resolution_ns())
+        handover_ns, handover_cpu_ns = self.recent()
+        by_threads = (cpu_ns - handover_cpu_ns) / threads
+        return max(wall_ns - handover_ns, by_threads, self.resolution_ns())
+
+    def recent(self) -> tuple[float, float]:
+        """Return the medians of the latest empty passes: nanoseconds by the judge's clock, and of processor time."""
+        return median([float(wall) for wall, _ in self._recent]), median(
+            [float(cpu) for _, cpu in self._recent]
+        )
 
     def interval(self) -> tuple[float, float]:
         """Return the 95 % order-statistic interval of the median; the extremes below six passes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -15,6 +16,7 @@ from paceline.worker.channel import ChannelClosedError
 from paceline.worker.sandbox import stopping
 from paceline.worker.sandbox.bubblewrap import Mounted
 from paceline.worker.sandbox.channel import ForeignAnswerError
+from paceline.worker.sandbox.processor_timer import ProcessorTimer
 from paceline.worker.sandbox.running import Sandbox
 from paceline.worker.session import Case, CaseError
 
@@ -28,6 +30,7 @@ ENDS = frozenset({"incorrect", "refused", "unsupported", "crashed", "out_of_memo
 """What a candidate may say of its own end."""
 KEPT_VARIABLES = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "NUMEXPR_", "TORCH_CPU_")
 """Beginnings of the names of variables by which libraries compute; a shipped technique has the same."""
+POLL_S = 0.0005
 MEMORY_SHARE = 2
 """Without a limit of the runner's a candidate may have this part of the machine's memory."""
 
@@ -40,6 +43,16 @@ class TimedCall:
     """From before the candidate was let go until all of its threads had stopped."""
     cpu_ns: int
     """Processor time of all of its threads meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A stop in the middle of a candidate's calls."""
+
+    after_ns: int
+    """Processor time of its first thread since it was let go."""
+    take: Callable[[], None]
+    """Looks at its memory, or changes it; nothing of the candidate's runs meanwhile."""
 
 
 class SandboxedProcess(TimingProcess):
@@ -88,7 +101,13 @@ class SandboxedProcess(TimingProcess):
         return super().end()
 
     def timed_call(
-        self, *, hot: bool, timeout_s: float, fill: Callable[[], None], take: Callable[[], None]
+        self,
+        *,
+        hot: bool,
+        timeout_s: float,
+        fill: Callable[[], None],
+        take: Callable[[], None],
+        look: Look | None = None,
     ) -> TimedCall:
         """Stop the candidate, fill its memory, let it compute, stop it again, and take what it has left.
 
@@ -97,6 +116,7 @@ class SandboxedProcess(TimingProcess):
             timeout_s: For the answer.
             fill: Writes inputs and poisons outputs; nothing of the candidate's runs meanwhile.
             take: Copies outputs; nothing of the candidate's runs meanwhile.
+            look: Stops it in the middle, too; the time by the judge's clock then says nothing.
 
         Raises:
             CaseError: It failed, died, did not answer in time, or has another process running; the process is gone.
@@ -106,7 +126,7 @@ class SandboxedProcess(TimingProcess):
             self._alone()
             fill()
             cpu_ns = stopping.cpu_ns(self.pid)
-            wall_ns = self._let_go({"do": "call", "hot": hot}, timeout_s)
+            wall_ns = self._let_go({"do": "call", "hot": hot}, timeout_s, look)
             cpu_ns = stopping.cpu_ns(self.pid) - cpu_ns
             self._alone()
             take()
@@ -116,7 +136,7 @@ class SandboxedProcess(TimingProcess):
             raise
         return TimedCall(wall_ns=wall_ns, cpu_ns=cpu_ns)
 
-    def _let_go(self, message: dict[str, Any], timeout_s: float) -> int:
+    def _let_go(self, message: dict[str, Any], timeout_s: float, look: Look | None) -> int:
         """Let the stopped candidate do what a message asks for, and stop it; return the nanoseconds in between.
 
         Raises:
@@ -126,7 +146,10 @@ class SandboxedProcess(TimingProcess):
             # Nobody reads it yet: the clock starts with the candidate.
             self._channel.send(message)
             start = _perf_ns()
+            timer = None if look is None else _timer(self.pid, look.after_ns)
             stopping.go_on(self.pid)
+            if look is not None:
+                self._look(look, timer)
             reply, _ = self._channel.receive(timeout_s)
             stopping.stop(self.pid)
             # Whatever a thread writes after the answer was sent is within the time; after this nothing is written.
@@ -140,6 +163,20 @@ class SandboxedProcess(TimingProcess):
             raise _admitted(failed)
         return wall_ns
 
+    def _look(self, look: Look, timer: ProcessorTimer | None) -> None:
+        """Wait until the candidate is stopped in the middle, look at its memory, and let it go on."""
+        if timer is None:
+            # Asleep and not spinning: who wakes up gets a core soon, on a busy machine too.
+            time.sleep(look.after_ns * 1e-9)
+        else:
+            # Closed before it goes on, lest it be stopped again.
+            with contextlib.closing(timer):
+                while not self._channel.has_message(POLL_S) and not stopping.is_stopped(self.pid):
+                    pass
+        stopping.stop(self.pid)
+        look.take()
+        stopping.go_on(self.pid)
+
     def _alone(self) -> None:
         """Make sure that nothing else runs in the sandbox, which could compute while the candidate is stopped.
 
@@ -148,6 +185,14 @@ class SandboxedProcess(TimingProcess):
         """
         if stopping.others(self.sandbox.init, self.pid):
             raise CaseError("refused", "a process of its own lives while calls are timed")
+
+
+def _timer(pid: int, after_ns: int) -> ProcessorTimer | None:
+    try:
+        return ProcessorTimer(pid, after_ns)
+    except OSError:
+        # In a container that may not count: the judge's own clock, by which fewer stops tell something.
+        return None
 
 
 def _admitted(error: CaseError) -> CaseError:

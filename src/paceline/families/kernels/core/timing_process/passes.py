@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from paceline.families.kernels.core.timing_process.pauses import Pause
 from paceline.families.kernels.core.timing_process.working_set import plain
 
 _perf_ns, _busy_ns = time.perf_counter_ns, time.thread_time_ns
@@ -53,15 +54,27 @@ def touch(arguments: Sequence[tuple[Tensor, ...]]) -> int:
     return _perf_ns() - start
 
 
-def host_pass(run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]]) -> tuple[int, int]:
-    """Time a pass; return its nanoseconds, and those in which this thread had a core."""
+def host_pass(
+    run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]], pause: Pause | None = None
+) -> tuple[int, int]:
+    """Time a pass, in which no clock runs during a pause; return its nanoseconds, and those with a core."""
     clock, busy = _perf_ns, _busy_ns
+    first = arguments if pause is None else arguments[: pause.after]
+    rest = arguments[len(first) :]
+    elapsed = busied = 0
     before = busy()
     start = clock()
-    for tensors in arguments:
+    for tensors in first:
         run(*tensors)
-    # The clock first: reading the second one is not in the pass.
-    return clock() - start, busy() - before
+    if pause is not None:
+        # The clock first: reading the second one is not in the pass.
+        elapsed, busied = clock() - start, busy() - before
+        pause.look()
+        before = busy()
+        start = clock()
+        for tensors in rest:
+            run(*tensors)
+    return elapsed + clock() - start, busied + busy() - before
 
 
 def synchronous_pass(run: Callable[..., None], arguments: Sequence[tuple[Tensor, ...]]) -> tuple[int, int]:
@@ -114,6 +127,7 @@ def event_pass(
     launch_ns: int,
     cycles: float,
     cycles_seen: float,
+    pause: Pause | None = None,
 ) -> EventPass:
     """Time a pass with device events, the device kept waiting while the calls are queued.
 
@@ -126,10 +140,12 @@ def event_pass(
         cycles_seen: What an earlier wait has shown of them: clocks run slower than told, and no device waits for
             longer than its judge allows. A wait that is too long is otherwise nobody's fault; one that is too short
             would time launches, so that it is not shortened for anything else.
+        pause: In which outputs are copied between two events, whose time is none of the pass.
     """
     clock, wait = _perf_ns, torch.accelerator.synchronize
     module = getattr(torch, device.type)
-    before, begin, end = (module.Event(enable_timing=True) for _ in range(3))
+    before, begin, paused, resumed, end = (module.Event(enable_timing=True) for _ in range(5))
+    first = arguments if pause is None else arguments[: pause.after]
     sleep = getattr(module, "_sleep", None)
     least, most = BLOCKING_NS
     blocking_ns = min(max(int(BLOCKING_SHARE * launch_ns * len(arguments)), least), most)
@@ -141,16 +157,25 @@ def event_pass(
         sleep(waited_cycles)
     begin.record()
     start = clock()
-    for tensors in arguments:
+    for tensors in first:
         run(*tensors)
+    if pause is not None:
+        paused.record()
+        pause.look()
+        resumed.record()
+        for tensors in arguments[pause.after :]:
+            run(*tensors)
     queued = clock()
     end.record()
     wait()
+    elapsed_ms = float(begin.elapsed_time(end))
+    if pause is not None:
+        elapsed_ms -= float(paused.elapsed_time(resumed))
     blocked_ns = round(float(before.elapsed_time(begin)) * 1e6)
     if sleep is not None and blocked_ns > 0:
         cycles_seen = waited_cycles / blocked_ns
     return EventPass(
-        elapsed_ns=round(float(begin.elapsed_time(end)) * 1e6),
+        elapsed_ns=round(elapsed_ms * 1e6),
         blocked_ns=blocked_ns,
         queued_ns=queued - start,
         cycles_seen=cycles_seen,

@@ -32,6 +32,7 @@ from paceline.families.kernels.core.timing_process import (
     reference_timers,
 )
 from paceline.families.kernels.core.timing_process.idle_kernel import Idle
+from paceline.families.kernels.core.timing_process.pauses import Pause
 from paceline.families.kernels.core.timing_process.tasks import has_children, num_tasks
 from paceline.families.kernels.core.timing_process.working_set import WorkingSet, drawn_anew
 from paceline.worker.channel import Channel, ChannelClosedError, close_all
@@ -117,7 +118,9 @@ class TimedTechnique:
         self.outputs: list[dict[str, Any]] = []
         self.captured = False
         """Whether a graph computes on the first working set."""
-        self.probes: list[tuple[WorkingSet, tuple[int, int, bytes]]] = []
+        self.probes: list[tuple[WorkingSet, tuple[tuple[int, int], bytes]]] = []
+        self.pause: Pause | None = None
+        """Of the last timed pass."""
         self.generator = torch.Generator(self.device)
         # From the system: new inputs must not be drawn from a seed that a technique could know.
         self.generator.seed()
@@ -192,7 +195,7 @@ class TimedTechnique:
         )
         with self.guard.watch(building=self.compiles):  # an instance may have finalizers
             self.instance = None
-            self.sets, self.called, self.probes = [], [], []
+            self._forget_pass()
             self.variants, self.packed = [], []
         self.num_weights, self.rolled = message["num_weights"], message["rolled"]
         for tensors in message["variants"]:
@@ -237,7 +240,7 @@ class TimedTechnique:
 
     def _allocate(self, count: int) -> None:
         varied = self.variants[0][: len(self.variants[0]) - self.num_weights]
-        self.sets, self.called, self.probes = [], [], []
+        self._forget_pass()
         self.captured = False
         # One more, for the calls that wake the core up: they must not see a pass's inputs.
         for _ in range(count + 1):
@@ -247,6 +250,9 @@ class TimedTechnique:
                 for o in self.outputs
             ]
             self.sets.append(WorkingSet(inputs, outputs))
+
+    def _forget_pass(self) -> None:
+        self.sets, self.called, self.probes, self.pause = [], [], [], None
 
     def do_prepare(self, message: dict[str, Any]) -> dict[str, Any]:
         """Fill working sets with varied inputs, poison their outputs, and set the caches as the protocol says.
@@ -258,7 +264,7 @@ class TimedTechnique:
         count = len(self.sets) - 1
         with self.guard.watch(building=self.compiles):
             if not self.captured:
-                self.sets, self.called, self.probes = [], [], []
+                self._forget_pass()
             kept_memory.collect()
         self.guard.check_operators()
         if not self.captured:
@@ -299,6 +305,9 @@ class TimedTechnique:
         self.timed = message["timed"]
         # A technique may compile until its calls are timed, not while they are.
         building = self.compiles and not self.timed
+        # Drawn while no code of the technique runs. A pass of one call is looked at when it is over.
+        pausing = self.timed and len(called) > 1 and message.get("clock") != "host"
+        self.pause = Pause(called, self.device) if pausing else None
         # Counted before the fences open, so that a thread which the call leaves behind shows afterwards.
         self.tasks = num_tasks()
         wake_ns, told = 0, {}
@@ -311,7 +320,7 @@ class TimedTechnique:
                 if message["hot"]:
                     wake_ns += passes.touch(arguments)
             if self.device.type == "cpu":
-                elapsed_ns, busy_ns = passes.host_pass(self.instance.run, arguments)
+                elapsed_ns, busy_ns = passes.host_pass(self.instance.run, arguments, self.pause)
             elif message.get("clock") == "host":
                 elapsed_ns, told["queued_ns"] = passes.synchronous_pass(self.instance.run, arguments)
                 busy_ns = elapsed_ns
@@ -323,6 +332,7 @@ class TimedTechnique:
                     launch_ns=self._launch_ns,
                     cycles=self._cycles_told,
                     cycles_seen=self._cycles_seen,
+                    pause=self.pause,
                 )
                 elapsed_ns = busy_ns = found.elapsed_ns
                 self._cycles_seen = found.cycles_seen
@@ -340,12 +350,14 @@ class TimedTechnique:
         """Check what the calls of ``run`` left behind.
 
         Raises:
-            CaseError: Exchanged outputs, threads or processes.
+            CaseError: Exchanged outputs, outputs that were written in another's call, threads or processes.
         """
         running = num_tasks()
         self.guard.check()
         for working in self.called:
             working.check_outputs()
+        if self.pause is not None:
+            self.pause.check()
         if self.device.type == "cpu" and not self.compiles and running > self.threads:
             raise CaseError("refused", f"{running} threads after a call, {self.threads} allowed")
         if self.timed and running > self.tasks:
@@ -370,7 +382,7 @@ class TimedTechnique:
     def do_replay(self, message: dict[str, Any]) -> dict[str, Any]:
         """Replay the captured call; return the nanoseconds of all replays."""
         assert self.graphs is not None
-        self.probes = []
+        self.probes, self.pause = [], None
         return {"ok": True, "elapsed_ns": self.graphs.replay(int(message["count"]))}
 
     def do_profile(self, message: dict[str, Any]) -> dict[str, Any]:

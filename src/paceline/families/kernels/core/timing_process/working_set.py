@@ -18,7 +18,7 @@ _copy, _fill, _roll = torch.Tensor.copy_, torch.Tensor.fill_, torch.Tensor.roll
 _empty_like, _std, _normal = torch.empty_like, torch.std, torch.Tensor.normal_
 _view, _to = torch.Tensor.view, torch.Tensor.to
 _float8, _byte, _single = torch.float8_e4m3fn, torch.uint8, torch.float32
-_memmove, _string_at = ctypes.memmove, ctypes.string_at
+_memmove, _string_at, _char = ctypes.memmove, ctypes.string_at, ctypes.c_char
 _type = type
 # No seed that a technique could know: which elements are probed cannot be foreseen.
 _random = random.SystemRandom()
@@ -74,24 +74,38 @@ class WorkingSet:
             if _type(tensor) is not before[0] or self._facts(tensor) != before:
                 raise CaseError("incorrect", "an output tensor was resized or replaced")
 
-    def probe(self) -> tuple[int, int, bytes]:
-        """Return an element of an output as it is now, with the numbers of both, past all of torch's operators."""
+    def choose(self) -> tuple[int, int]:
+        """Draw an output and one of its elements; return their numbers."""
         number = _random.randrange(len(self._memory))
-        address, count, size = self._memory[number]
-        element = _random.randrange(count)
+        return number, _random.randrange(self._memory[number][1])
+
+    def read(self, place: tuple[int, int]) -> bytes:
+        """Return an element of an output in the host's memory as it is now, past all of torch's operators."""
+        number, element = place
+        address, _, size = self._memory[number]
         # By address: a tensor subclass or a patched operator could answer something else.
-        return number, element, _string_at(address + element * size, size)
+        return _string_at(address + element * size, size)
+
+    def mapped(self, place: tuple[int, int]) -> ctypes.Array[ctypes.c_char]:
+        """Return the memory of an element of an output in the host's memory; its bytes are those of now."""
+        number, element = place
+        address, _, size = self._memory[number]
+        return (_char * size).from_address(address + element * size)
+
+    def probe(self) -> tuple[tuple[int, int], bytes]:
+        """Draw an element and return its place with what it holds now."""
+        place = self.choose()
+        return place, self.read(place)
 
     def copy_outputs(self, targets: Sequence[int]) -> None:
         """Copy the outputs' memory to addresses of the host, past all of torch's operators."""
         for (address, count, size), target in zip(self._memory, targets, strict=True):
             _memmove(target, address, count * size)
 
-    def changed_since(self, probe: tuple[int, int, bytes]) -> bool:
+    def changed_since(self, probe: tuple[tuple[int, int], bytes]) -> bool:
         """Tell whether an element is not what it was when it was probed."""
-        number, element, before = probe
-        address, _, size = self._memory[number]
-        return _string_at(address + element * size, size) != before
+        place, before = probe
+        return self.read(place) != before
 
     def changed_input(self, variants: Sequence[Sequence[Tensor]], rolled: int | None) -> int | None:
         """Return the number of an input that the call changed, or None."""
