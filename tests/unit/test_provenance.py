@@ -144,7 +144,8 @@ def test_code_is_described_by_commit_and_by_what_is_not_committed(tmp_path: Path
     assert code_state(tmp_path)["commit"] is None
     git(tmp_path, "init", "-q")
     assert code_state(tmp_path) == {"commit": None, "dirty": None, "reason": "no commit yet"}
-    file = tmp_path / "a.py"
+    file = tmp_path / "src" / "a.py"
+    file.parent.mkdir()
     file.write_text("a = 1\n")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "one")
@@ -152,13 +153,13 @@ def test_code_is_described_by_commit_and_by_what_is_not_committed(tmp_path: Path
     assert (len(clean["commit"]), clean["dirty"], "diff" in clean) == (40, False, False)
     file.write_text("a = 2\n")
     first = code_state(tmp_path)
-    assert (first["commit"], first["dirty"], first["changed_files"]) == (clean["commit"], True, ["a.py"])
+    assert (first["commit"], first["dirty"], first["changed_files"]) == (clean["commit"], True, ["src/a.py"])
     assert "+a = 2" in first["diff"]
     file.write_text("a = 3\n")
     assert code_state(tmp_path)["diff_sha256"] != first["diff_sha256"]
     file.write_text("a = 1\n")
-    (tmp_path / "b.py").write_text("")
-    assert code_state(tmp_path)["changed_files"] == ["b.py"]
+    (tmp_path / "src" / "b.py").write_text("")
+    assert code_state(tmp_path)["changed_files"] == ["src/b.py"]
 
 
 def test_suites_and_techniques_are_recorded_as_they_were(tmp_path: Path) -> None:

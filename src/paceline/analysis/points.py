@@ -24,6 +24,8 @@ from paceline.stats.estimates import (
 from paceline.stats.sequential import level_after
 
 LEADERBOARD_LAUNCHES = 5
+MOST_NAMED = 3
+"""Files that are named where code had uncommitted changes."""
 
 
 GRADES: Mapping[str, str] = {
@@ -245,10 +247,25 @@ def grade_of(run: Run, num_launches: int, confirmed: bool = False, flags: Collec
     """
     if run.imported_from is not None:
         return "D"
-    clean = run.code.get("commit") is not None and not run.code.get("dirty")
-    if num_launches < LEADERBOARD_LAUNCHES or not clean or UNVERIFIED & set(flags):
+    if causes_of_c(run, num_launches, flags):
         return "C"
     return "A" if confirmed else "B"
+
+
+def causes_of_c(run: Run, num_launches: int, flags: Collection[str] = ()) -> list[str]:
+    """Say why a number of our own is exploratory; empty where it is not."""
+    few = f"fewer than {LEADERBOARD_LAUNCHES} launches" if num_launches < LEADERBOARD_LAUNCHES else ""
+    without = "code without a commit" if run.code.get("commit") is None else ""
+    dirty = uncommitted(run) if run.code.get("dirty") else ""
+    unverified = "results that nothing checked" if UNVERIFIED & set(flags) else ""
+    return [cause for cause in (few, without, dirty, unverified) if cause]
+
+
+def uncommitted(run: Run) -> str:
+    """Name the files of a run's code that were not as committed."""
+    names = [str(name) for name in run.code.get("changed_files") or ()]
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"uncommitted changes{' in ' if names else ''}{', '.join(names[:MOST_NAMED])}{more}"
 
 
 def looks_of(run: Run, suite: str) -> list[int]:

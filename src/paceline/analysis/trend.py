@@ -1,20 +1,23 @@
 """Trends: one series over many runs, and the nights from which on it is another.
 
 A series is one technique at one point for one metric, under one contract on one host class; its nights are the runs
-that measured it. Which nights begin a change, ``changes`` says; here are the series, and the alerts of a report: recent
-changes that matter, after adjusting for all its series.
+that measured it, without those of old commits that were measured late (``lateness``). Which nights begin a change,
+``changes`` says; here are the series, and the alerts of a report: recent changes that matter, after adjusting for all
+its series.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from paceline.analysis.changes import LEAST_LEVEL, Change, change_points
+from paceline.analysis.lateness import Late, late_runs
 from paceline.analysis.points import Point
 from paceline.base.family import load_family
+from paceline.records.ancestry import IsAncestor, unknown
 from paceline.stats.verdicts import Kind, benjamini_hochberg
 
 ALERT_Q = 0.05
@@ -53,6 +56,8 @@ class History:
     margin: float
     nights: tuple[Night, ...]
     changes: tuple[Change, ...]
+    late: tuple[Late, ...] = ()
+    """Runs of old commits that are no nights here, oldest first."""
 
     @property
     def blind_nights(self) -> int:
@@ -97,31 +102,40 @@ class Alert:
     q_value: float
 
 
-def histories(measured: Iterable[Point], metrics: Sequence[str]) -> list[History]:
-    """Return the series of one point from all its measurements, those with at least two nights.
+def histories(
+    measured: Iterable[Point], metrics: Sequence[str], is_ancestor: IsAncestor = unknown
+) -> list[History]:
+    """Return the series of one point from all its measurements, those that at least two runs measured.
 
     Args:
         measured: One workload's measurements in several runs, of one host class and version of the suite.
         metrics: Metrics to follow.
+        is_ancestor: What is known of the runs' commits.
     """
     points = sorted(
         (p for p in measured if p.run.reason not in OFF_TREND_REASONS),
         key=lambda p: (p.run.started, p.run.run_id),
     )
     found = []
+    known: dict[tuple[str, ...], dict[str, Late]] = {}
     for metric in metrics:
         for label in dict.fromkeys(name for p in points for name in p.labels):
             own = [p for p in points if (label, metric) in p.cells]
             contracts = {p.cells[(label, metric)].contract_id for p in own}
             if len(own) >= 2 and len(contracts) == 1:
-                found.append(_history(own, label, metric))
+                runs = tuple(p.run.run_id for p in own)
+                if runs not in known:
+                    known[runs] = late_runs((p.run for p in own), is_ancestor)
+                found.append(_history(own, label, metric, known[runs]))
     return found
 
 
-def _history(points: Sequence[Point], label: str, metric: str) -> History:
+def _history(points: Sequence[Point], label: str, metric: str, late: Mapping[str, Late]) -> History:
     spec = load_family(points[0].family).metric(metric)
     nights = []
     for point in points:
+        if point.run.run_id in late:
+            continue
         estimate = point.estimate(label, metric)
         night = Night(
             run_id=point.run.run_id,
@@ -145,6 +159,7 @@ def _history(points: Sequence[Point], label: str, metric: str) -> History:
         margin=spec.margin,
         nights=tuple(nights),
         changes=tuple(change_points(values, kind=spec.compared_by, margin=spec.margin)),
+        late=tuple(late.values()),
     )
 
 

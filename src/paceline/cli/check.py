@@ -40,6 +40,9 @@ JOB_FOLDER = re.compile(r"/\S*/jobs/[^/\s]+/(?:engine/)?")
     help="Only this number of ranks; may be repeated [default: the family's, 1 to 4].",
 )
 @click.option("--brief", is_flag=True, help="Few points of each operation; the gate is the same.")
+@click.option(
+    "--keep-going", is_flag=True, help="Try a technique that hung at one point at its other points too."
+)
 @click.option("--runner", default="local-cpu", show_default=True, help="Where: a runner's name or file.")
 @machine_options
 @json_option
@@ -49,6 +52,7 @@ def check(
     operations: tuple[str, ...],
     ranks: tuple[int, ...],
     brief: bool,
+    keep_going: bool,
     runner: str,
     wait_s: float,
     allow_concurrent: bool,
@@ -57,7 +61,8 @@ def check(
     """Check that techniques conform, each TECHNIQUE a FILE.py or a name: no number is kept.
 
     First its source is read, as `paceline validate` does. Then it runs in real process groups at small and odd sizes.
-    Its results are held against the operation's oracle, and what it sends against its cost(). Exit code 0: it
+    Its results are held against the operation's oracle, and what it sends against its cost(). After one hang, which is
+    told at once, a technique's other points are skipped. Exit code 0: it
     conforms; 1: it does not, or ran at no point; 2: its source is refused.
     """
     techniques = tuple(dict.fromkeys(techniques))
@@ -85,6 +90,7 @@ def check(
             brief=brief,
             runner=runner,
             folder=Path(folder),
+            keep_going=keep_going,
             quiet=as_json,
         )
     problems = problems_of(results)

@@ -14,6 +14,7 @@ from paceline.base.units import format_duration
 from paceline.cli.estimates import time_text
 from paceline.cli.options import json_option, print_json, results_option, warn
 from paceline.cli.site import build_site, default_output
+from paceline.records.ancestry import ancestry_of
 from paceline.records.earlier_runs import plan_estimate
 from paceline.spec.plan import part_of
 from paceline.workflows.stores import default_results, load_stores, stores
@@ -75,6 +76,7 @@ def nightly(
         store=store,
         load=lambda: load_stores(results or given, new=True),
         say=warn,
+        ancestry=ancestry_of,
         stores=tuple(stores(results or given, new=True)),
     )
     left_out = [f"{u.name}: left out: {u.omitted}" for u in plan.omitted]

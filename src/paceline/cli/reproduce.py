@@ -15,7 +15,7 @@ from paceline.analysis.points import points_of
 from paceline.analysis.reproduction import Reproduction, cannot, judge_reproduction, same_code
 from paceline.analysis.runs import compare_runs, incomparable
 from paceline.base.errors import EXIT_INCOMPARABLE, EXIT_OK, EXIT_REGRESSION, InfrastructureError, UserError
-from paceline.base.family import load_family
+from paceline.base.family import family_names, load_family
 from paceline.cli.earlier_code import Request, measure_as_it_was
 from paceline.cli.obstacles import look_ahead
 from paceline.cli.options import (
@@ -35,8 +35,8 @@ from paceline.records.earlier_runs import RunTimes
 from paceline.records.identity import utc
 from paceline.records.integrity import append_event
 from paceline.records.lookup import find_measurement, find_run
-from paceline.records.provenance import code_state, technique_facts
-from paceline.records.record import Event, Measurement
+from paceline.records.provenance import code_state, technique_facts, used_files
+from paceline.records.record import Event, Measurement, Run
 from paceline.records.storage import resume_command
 from paceline.records.store import RunRecord, read_record
 from paceline.report.tables import board_table, marked, run_comparison_table
@@ -113,7 +113,11 @@ def reproduce(
     """
     target = find_target(stores(results), name)
     store = results or default_results()
-    elsewhere = code == "record" and not exact and not same_code(target.record.run.code, code_state())
+    elsewhere = (
+        code == "record"
+        and not exact
+        and not same_code(target.record.run.code, code_state(used=_files_of(target.record.run)))
+    )
     prospect = look_ahead(target.record.run, target.measurements, elsewhere=elsewhere)
     for line in prospect.remarks:
         warn(line)
@@ -240,6 +244,16 @@ def _own(target: Target) -> Target:
     return target
 
 
+def _files_of(run: Run) -> list[Path]:
+    """Return the files of this checkout that have the names of a run's suites and techniques."""
+    suites = content.suite_files()
+    found = [suites[s["suite"]] for s in run.suites if s["suite"] in suites]
+    for family, _, name in (key.partition("/") for key in run.techniques):
+        if family in family_names() and name in (known := content.techniques(family)):
+            found.append(known[name].path)
+    return found
+
+
 def plan_again(target: Target, launches: int | None) -> tuple[Plan, list[Suite]]:
     """Plan what the record holds as it was: its cases, tier, runner and seed.
 
@@ -282,12 +296,13 @@ def case_key(m: Measurement) -> CaseKey:
 def differences(target: Target, suites: Sequence[Suite], plan: Plan) -> list[str]:
     """Say in which of code, suites, techniques and cases this checkout differs from the record's."""
     run, found = target.record.run, []
-    here = code_state()
+    here = code_state(used=used_files(suites, plan.blocks))
     if here.get("commit") != run.code.get("commit"):
         found.append(f"code: commit {here.get('commit')} here, {run.code.get('commit')} in the record")
     if here.get("dirty") or run.code.get("dirty"):
         side = "here" if here.get("dirty") else "in the record"
-        found.append(f"code: uncommitted changes {side}")
+        names = (here if here.get("dirty") else run.code).get("changed_files") or ()
+        found.append(f"code: uncommitted changes {side}: {', '.join(names) or 'in files that are not named'}")
     digests = {s["suite"]: s.get("sha256") for s in run.suites}
     for suite in suites:
         if content.sha256_file(suite.path) != digests.get(suite.name):

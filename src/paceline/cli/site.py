@@ -18,6 +18,7 @@ from paceline.base.errors import UserError
 from paceline.base.family import family_names, load_family
 from paceline.base.technique import TechniqueSource
 from paceline.cli.options import json_option, print_json, results_option
+from paceline.records.ancestry import ancestry_of
 from paceline.records.health import FoundHealth, path_of, read_health
 from paceline.records.proofs import read_reports
 from paceline.records.provenance import suite_facts
@@ -84,7 +85,7 @@ def build(
     results: Path | None,
     as_json: bool,
 ) -> None:
-    """Write the site from all records; the same records give the same bytes.
+    """Write the site from all records; the same records and the same history of commits give the same bytes.
 
     Only the age of what the harness's own measured tests found is told from today.
 
@@ -146,6 +147,7 @@ def build_site(
             docs=read_docs(content.docs_folder()),
             proofs=read_reports(stores(results)),
             health=measured_tests(measured, results),
+            is_ancestor=ancestry_of(r.run for r in loaded.records),
             built=datetime.now(UTC).date(),
         )
         processes = len(os.sched_getaffinity(0))

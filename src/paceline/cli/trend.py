@@ -11,6 +11,7 @@ import click
 
 from paceline.base.errors import UserError, expected_one_of
 from paceline.cli.options import json_option, print_json, results_option, warn, wide_option
+from paceline.records.ancestry import ancestry_of
 from paceline.workflows.choosing import metrics_today
 from paceline.workflows.stores import load_stores
 
@@ -33,14 +34,15 @@ def trend(
     """List the series that changed over the nights, and since when, of all suites or of one SUITE.
 
     A change is a step or a drift. A night is a run made to measure; runs that check others (pr, confirm, reproduce) do
-    not count. An alert is a recent change beyond the metric's margin that stays after adjusting for all series
-    (q ≤ 0.05).
+    not count, nor do runs of a commit that is an ancestor of one that was measured before. An alert is a recent change
+    beyond the metric's margin that stays after adjusting for all series (q ≤ 0.05).
     """
     from paceline.report import trendpages  # noqa: PLC0415 - jinja and scipy only when needed
     from paceline.report.boards import select  # noqa: PLC0415
 
     metric = metric and metrics_today([metric], say=warn)[0]
-    boards = select(load_stores(results, say=warn).records).boards
+    records = load_stores(results, say=warn).records
+    boards, is_ancestor = select(records).boards, ancestry_of(r.run for r in records)
     if suite is not None and suite not in {b.suite for b in boards}:
         raise UserError(
             f"the store has no results of '{suite}'",
@@ -49,7 +51,7 @@ def trend(
     chosen = [b for b in boards if suite in (None, b.suite)]
     _check_names(chosen, technique, metric)
     found = trendpages.narrowed(
-        [t for b in chosen for t in trendpages.trends_of(b)], technique=technique, metric=metric
+        [t for b in chosen for t in trendpages.trends_of(b, is_ancestor)], technique=technique, metric=metric
     )
     alerts = trendpages.recent(found)
     warnings = []
@@ -62,6 +64,7 @@ def trend(
             {
                 "series": [_plain(t, h) for t in found for h in t.series],
                 "alerts": len(alerts),
+                "left_out": trendpages.left_out(found),
                 "drivers": trendpages.driver_events(found),
                 "warnings": warnings,
             }
@@ -71,6 +74,8 @@ def trend(
         click.echo(table.render(wide=wide))
     for event in trendpages.driver_events(found):
         click.echo(event)
+    for line in trendpages.left_out(found):
+        click.echo(f"left out: {line}")
     changes = sum(len(h.changes) for t in found for h in t.series)
     count = sum(len(t.series) for t in found)
     click.echo(

@@ -14,7 +14,7 @@ from paceline.drivers.execute import JOBS, Outcome, execute
 from paceline.drivers.job import build_job
 from paceline.drivers.machine.occupation import Occupation
 from paceline.records.identity import new_run_id, utc
-from paceline.records.provenance import code_state, suite_facts, technique_facts
+from paceline.records.provenance import code_state, suite_facts, technique_facts, used_files
 from paceline.records.storage import check_writable
 from paceline.spec.plan import Plan
 from paceline.spec.suite import Suite
@@ -45,7 +45,7 @@ def make_facts(
         "reason": reason,
         "argv": redact_arguments(["paceline", *sys.argv[1:]] if argv is None else argv),
         "tool_version": __version__,
-        "code": code_state(),
+        "code": code_state(used=used_files(suites, plan.blocks)),
         "suites": suite_facts(suites),
         "techniques": technique_facts(suites, plan.blocks),
         "plan_sha256": plan.sha256,

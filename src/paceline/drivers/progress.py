@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from paceline.base.terminal import unguarded
+from paceline.base.terminal import harmless, unguarded
 from paceline.base.units import format_duration
 from paceline.records.earlier_runs import RunTimes, plan_pace
 from paceline.spec.duration import launches_of
@@ -102,6 +102,7 @@ class RunProgress:
         self._total = plan.num_results
         self._began = time.time()
         self._quiet = quiet
+        self._skips = bool(plan.data.get("skip_after_hang"))
         self._done = 0
         self._failed = 0
         self._under_way = self._waiting = ""
@@ -145,6 +146,8 @@ class RunProgress:
             self._left.ended(str(event.get("block")), time.monotonic() - self._started, before=before)
             if event.get("status") not in ("ok", "skipped", "unsupported"):
                 self._failed += 1
+            if event.get("status") == "timeout" and not self._quiet:
+                self._console.print(self._hang_text(event), markup=False, highlight=False, soft_wrap=True)
         if kind == "progress":
             self._under_way = calls_text(event, self._labels) or self._under_way
         if kind == "waiting":
@@ -171,6 +174,15 @@ class RunProgress:
             left = self._left.text(self._last_line - self._started)
             under_way = "".join(f"; {text}" for text in (self._under_way, self._waiting) if text)
             print(f"measured {self._done} of {self._total}{under_way}; left: {left}", file=sys.stderr)
+
+    def _hang_text(self, event: Mapping[str, Any]) -> str:
+        """Say which technique hung at which point, and what that costs it."""
+        block = self._blocks.get(str(event.get("block")), {})
+        varying = {k: v for k, v in (block.get("params") or {}).items() if v not in (None, "none")}
+        point = ", ".join(f"{k}={v}" for k, v in varying.items())
+        others = "; its other points are skipped (--keep-going tries them)" if self._skips else ""
+        label = event.get("label") if event.get("label") in self._labels else "a technique"
+        return f"{label} hung at {point or 'a point'}: {harmless(str(event.get('reason')))}{others}"
 
 
 def waiting_text(reasons: object) -> str:

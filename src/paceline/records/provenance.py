@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,23 @@ from paceline.spec.premises import Premise
 from paceline.spec.suite import Suite
 
 MAX_DIFF_BYTES = 256 << 10
+MOST_CHANGED = 50
+"""Changed files that a record names."""
+PACKAGE, TECHNIQUES = "src", "baselines"
+CODE = (PACKAGE, TECHNIQUES, "pyproject.toml")
+"""Where a checkout has what is measured with; suites are told for each run."""
 
 
-def code_state(root: Path | None = None) -> dict[str, Any]:
+def code_state(root: Path | None = None, used: Iterable[Path] = ()) -> dict[str, Any]:
     """Return the commit that is measured and the digest of what is not committed.
 
+    Only what can enter a number counts: changes of the package and of techniques, modules of the package that git does
+    not know, and the files that a run uses. A note, a site or another's new technique in the checkout do not.
     Outside a git checkout (an installed wheel) the commit is null with the reason.
+
+    Args:
+        root: The checkout; None for the one that this package runs from.
+        used: Suites and techniques of a run, wherever they lie.
     """
     folder = root or content.checkout_root()
     if folder is None:
@@ -31,19 +42,44 @@ def code_state(root: Path | None = None) -> dict[str, Any]:
         return {"commit": None, "dirty": None, "reason": reason}
     if shutil.which("git") is None:
         return {"commit": None, "dirty": None, "reason": "there is no git on this machine"}
-    commit = _git(folder, "rev-parse", "HEAD")
-    if commit is None:
+    said = _git(folder, "rev-parse", "HEAD", "--show-prefix")
+    if said is None:
         return {"commit": None, "dirty": None, "reason": _why_no_commit(folder)}
-    status = _git(folder, "status", "--porcelain", "--untracked-files=normal") or ""
-    state: dict[str, Any] = {"commit": commit, "dirty": bool(status.strip())}
-    if state["dirty"]:
-        difference = _git(folder, "diff", "HEAD") or ""
-        text = (status + difference).encode()
-        state["diff_sha256"] = hashlib.sha256(text).hexdigest()
-        state["changed_files"] = sorted(line[3:] for line in status.splitlines())[:50]
+    commit, _, prefix = said.partition("\n")
+    top, files = folder.resolve(), {path.resolve() for path in used}
+    own = sorted(path.relative_to(top).as_posix() for path in files if path.is_relative_to(top))
+    package, known = f"{prefix}{PACKAGE}/", {prefix + name for name in own}
+    changed = {
+        name: how
+        for name, how in changed_files(folder, [*CODE, *own]).items()
+        if how != UNKNOWN or name in known or (name.startswith(package) and name.endswith(".py"))
+    }
+    state: dict[str, Any] = {"commit": commit, "dirty": bool(changed)}
+    if changed:
+        difference = _git(folder, "diff", "HEAD", "--", *CODE, *own) or ""
+        text = "".join(f"{how} {name}\n" for name, how in sorted(changed.items())) + difference
+        state["diff_sha256"] = hashlib.sha256(text.encode()).hexdigest()
+        state["changed_files"] = sorted(changed)[:MOST_CHANGED]
         if len(difference) <= MAX_DIFF_BYTES:
             state["diff"] = redact_source(difference)
     return state
+
+
+UNKNOWN = "??"
+"""What git says of a file that it does not know."""
+
+
+def changed_files(folder: Path, among: Sequence[str] = ()) -> dict[str, str]:
+    """Return the files of a checkout that are not as committed, each with git's two letters for what it is.
+
+    Args:
+        folder: The checkout.
+        among: Only these files and what lies in these folders; empty means all.
+    """
+    status = _git(
+        folder, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", *among
+    )
+    return {line[3:]: line[:2] for line in (status or "").split("\0") if line}
 
 
 def _why_no_commit(folder: Path) -> str:
@@ -58,8 +94,8 @@ def _why_no_commit(folder: Path) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    command = ["git", "-C", str(folder), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = ["git", "--literal-pathspecs", "-C", str(folder), *arguments]
+    result = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
     return result.stdout.strip("\n") if result.returncode == 0 else None
 
 
@@ -94,6 +130,19 @@ def _claim(claim: Claim, shared: Mapping[str, Premise]) -> dict[str, Any]:
 
 def _diagnostic(suite: Suite) -> list[str]:
     return [name for name, setting in suite.model.metrics.items() if setting.diagnostic]
+
+
+def used_files(suites: Iterable[Suite], blocks: Iterable[Mapping[str, Any]]) -> list[Path]:
+    """Return the files of suites, and of the techniques that a plan uses."""
+    used = {(b["family"], c["technique"]) for b in blocks for c in b["cases"]}
+    return [
+        path
+        for suite in suites
+        for path in (
+            suite.path,
+            *(s.path for name, s in suite.sources.items() if (suite.family.name, name) in used),
+        )
+    ]
 
 
 def technique_facts(

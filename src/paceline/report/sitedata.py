@@ -13,6 +13,7 @@ from paceline.analysis.compare import Comparison, compare_points
 from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey, point_key
 from paceline.analysis.points import Point
 from paceline.base.technique import TechniqueSource
+from paceline.records.ancestry import IsAncestor, unknown
 from paceline.records.health import FoundHealth
 from paceline.records.proofs import ProofReport
 from paceline.records.store import Loaded, RunRecord
@@ -54,6 +55,8 @@ class SiteInput:
     """What ``paceline doctor --prove`` reported of machines."""
     health: FoundHealth = field(default_factory=FoundHealth)
     """What the harness's own measured tests found."""
+    is_ancestor: IsAncestor = unknown
+    """What is known of the commits of runs: nights of old ones are left out of trends."""
     built: date | None = None
     """The day, in UTC, from which the age of that is told; nothing else of the site depends on it."""
 
@@ -87,7 +90,9 @@ class Site:
         self.pairs = list(comparepages.pairs(self.runs))
         self.choices = comparepages.choices(self.runs)
         self.machines = pairpages.on_machines(self.selection.boards)
-        self.trends = [t for board in self.selection.boards for t in trendpages.trends_of(board)]
+        self.trends = [
+            t for board in self.selection.boards for t in trendpages.trends_of(board, given.is_ancestor)
+        ]
         self.alerts = trendpages.recent(self.trends)
         self.portraits = techniquepages.portraits(self.selection.boards, given.techniques)
         self.tables = datapages.data_tables(

@@ -13,7 +13,7 @@ from tabulate import tabulate
 
 from paceline.analysis.compare import Comparison
 from paceline.analysis.failures import Failure, grouped
-from paceline.analysis.points import GRADES, Cell, Point, compared, grade_of, headline
+from paceline.analysis.points import GRADES, Cell, Point, causes_of_c, compared, grade_of, headline
 from paceline.analysis.runs import RunComparison
 from paceline.base.family import family_names, load_family
 from paceline.base.units import format_rate, format_size
@@ -309,7 +309,10 @@ def _notes(points: Sequence[Point]) -> list[str]:
     counts = [len(c.values) for p in points for c in p.cells.values()]
     notes = []
     grades = {grade_of(p.run, len(c.values), flags=c.flags) for p in points for c in p.cells.values()}
-    notes += [f"grade {grade}: {GRADES[grade]}" for grade in ("C", "D") if grade in grades]
+    own = [(p.run, c) for p in points if p.run.imported_from is None for c in p.cells.values()]
+    causes = dict.fromkeys(cause for run, c in own for cause in causes_of_c(run, len(c.values), c.flags))
+    notes += [f"grade C: exploratory: {'; '.join(causes)}"] if causes else []
+    notes += [f"grade D: {GRADES['D']}"] if "D" in grades else []
     without = {p.run.code["reason"] for p in points if p.run.code.get("reason") and not p.run.imported_from}
     notes += [f"no commit, so grade C at best: {reason}" for reason in sorted(map(str, without))]
     for flag, meaning in FLAGS.items():

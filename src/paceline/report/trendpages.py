@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from paceline.analysis.changes import LEAST_LEVEL, Change
+from paceline.analysis.lateness import Late
 from paceline.analysis.points import compared
 from paceline.analysis.trend import Alert, History, Night, alerts, histories
 from paceline.base.family import load_family
 from paceline.base.units import format_quantity
+from paceline.records.ancestry import IsAncestor, unknown
 from paceline.records.store import Loaded
 from paceline.report import plots
 from paceline.report.boardpages import Chart, point_name
@@ -29,7 +31,7 @@ MANY_DOTS = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """All series of one point of a board that have two nights or more."""
+    """All series of one point of a board that two runs or more measured."""
 
     board: Board
     name: str
@@ -50,12 +52,18 @@ class Trend:
         return days[0], days[-1]
 
 
-def trends_of(board: Board) -> list[Trend]:
-    """Return the trends of a board's points, for the metrics that its suite compares."""
+def trends_of(board: Board, is_ancestor: IsAncestor = unknown) -> list[Trend]:
+    """Return the trends of a board's points, for the metrics that its suite compares.
+
+    Args:
+        board: Points with all their measurements.
+        is_ancestor: What is known of the runs' commits.
+    """
     keys = varying_params(board.points)
     found = []
     for point, measured in zip(board.points, board.history, strict=True):
-        series = histories(measured, list(compared(point.run, point.suite))) if len(measured) > 1 else []
+        metrics = list(compared(point.run, point.suite))
+        series = histories(measured, metrics, is_ancestor) if len(measured) > 1 else []
         if series:
             slug = board.point_slug(point)
             trend = Trend(
@@ -85,6 +93,12 @@ def blindness(trends: Sequence[Trend]) -> str | None:
         f"In {blind} of {len(series)} series no change can be found yet: "
         f"a series, and each level after a change, needs {LEAST_LEVEL} nights first."
     )
+
+
+def left_out(trends: Sequence[Trend]) -> list[str]:
+    """Say, once for each run, which runs of old commits are no nights, and why; the newest first."""
+    found = {(late.started, late.run_id): late.text for t in trends for h in t.series for late in h.late}
+    return [found[key] for key in sorted(found, reverse=True)]
 
 
 def driver_events(trends: Sequence[Trend]) -> list[str]:
@@ -289,6 +303,7 @@ def night_grid(trend: Trend, loaded: Loaded, run_hrefs: Mapping[str, str]) -> Gr
     for history in trend.series:
         bounds = load_family(trend.board.family).metric(history.metric).range_of_values
         begun = {c.at: f"{direction(history, c)} {format_change(history, c)}" for c in history.changes}
+        rows += [_late_row(history, late, run_hrefs) for late in reversed(history.late)]
         for i in range(len(history.nights) - 1, -1, -1):
             night = history.nights[i]
             estimate = _estimate(night)
@@ -310,6 +325,17 @@ def night_grid(trend: Trend, loaded: Loaded, run_hrefs: Mapping[str, str]) -> Gr
             )
     headers = ("technique", "metric", "night", "value ± interval", "n", "what happened")
     return rows_grid(f"{trend.board.suite}, {trend.name}", headers, rows)
+
+
+def _late_row(history: History, late: Late, run_hrefs: Mapping[str, str]) -> list[Cell | str]:
+    return [
+        Cell(text=history.label, kind="text technique"),
+        Cell(text=history.metric, kind="text"),
+        Cell(text=late.started[:16].replace("T", " "), href=run_hrefs.get(late.run_id), kind="text"),
+        ABSENT,
+        ABSENT,
+        Cell(text=f"left out: {late.why}", kind="text prose"),
+    ]
 
 
 def narrowed(trends: Sequence[Trend], *, technique: str | None, metric: str | None) -> list[Trend]:

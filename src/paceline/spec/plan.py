@@ -44,6 +44,8 @@ class Selection:
     seed: int | None = None
     only: frozenset[CaseKey] | None = None
     """Only these cases: what a record holds, when it is measured again."""
+    skip_after_hang: bool = False
+    """Whether a technique that hung at one point is skipped at all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +130,8 @@ def make_plan(suites: Iterable[Suite], runner: RunnerProfile, selection: Selecti
     if stopping:
         data["stopping"] = {"budget_s": selection.budget_s, "suites": stopping}
     data["seed"] = selection.seed if selection.seed is not None else int(digest(data, 12), 16)
+    if selection.skip_after_hang:
+        data["skip_after_hang"] = True
     data["preload"] = sorted({module for s in suites for module in s.family.preload})
     data["estimate"] = estimate(data, {s.family.name: s.family.estimate_s for s in suites})
     return Plan(data=data)

@@ -3,8 +3,9 @@
 ``python -m paceline.worker.launch JOB`` runs everything that the job's event files do not hold yet, so running it again
 after any interruption finishes the job. Ranks are forked from one process that has imported PyTorch; a runner may ask
 for spawned ones, which torch's elastic agent starts. A technique that raises, hangs, dies or runs out of memory costs
-its own case; the rest of its block is run again without it. Where a job has several nodes, one launcher runs on each
-(``PACELINE_NODE``, ``PACELINE_NODES``, ``PACELINE_SESSION``, ``PACELINE_HOST``); the first keeps the books.
+its own case, or all its cases where it hangs and the plan says so; the rest of its block is run again without it. Where
+a job has several nodes, one launcher runs on each (``PACELINE_NODE``, ``PACELINE_NODES``, ``PACELINE_SESSION``,
+``PACELINE_HOST``); the first keeps the books.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class Job:
         """(launch, block, label) of every case that has a result or a failure."""
         self.quarantined: dict[tuple[str, str], str] = {}
         """(block, label) → why the technique is not tried again there."""
+        self.hung: dict[str, str] = {}
+        """Label → how it hung, where the plan asks not to wait for such a technique again."""
         self.progress = Progress(self.plan)
         self._proofs: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
         """What ranks told of their proofs: key → rank → facts."""
@@ -75,6 +78,8 @@ class Job:
             self.described = self.described or event["event"] == "host"
             if event["event"] in ("result", "case_failed"):
                 self.finished.add((event["launch"], event["block"], event["label"]))
+                if event.get("status") == "timeout" and self.plan.get("skip_after_hang"):
+                    self.hung.setdefault(event["label"], event["reason"])
             if event["event"] == "case_failed" and event.get("quarantine"):
                 self.quarantined[(event["block"], event["label"])] = event["reason"]
         return fresh
@@ -216,14 +221,11 @@ class Launcher:
         for block in self.job.remaining(group, launch, taking):
             for case in block["cases"]:
                 why = self.job.quarantined.get((block["block"], case["label"]))
+                reason = f"failed in an earlier launch: {why}"
+                if why is None and (why := self.job.hung.get(case["label"])) is not None:
+                    reason = f"it hung at another point, and --keep-going tries this one too: {why}"
                 if why is not None:
-                    self._fail_case(
-                        launch,
-                        block["block"],
-                        case,
-                        "skipped",
-                        f"failed in an earlier launch: {why}",
-                    )
+                    self._fail_case(launch, block["block"], case, "skipped", reason)
 
     def _fail_case(
         self,

@@ -70,6 +70,7 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
         control_interface=None if control_interface == interface else control_interface,
         proofs={key: facts[rank] for key, facts in work["proofs"].items()},
         secrets=secrets,
+        skip_after_hang=bool(plan.get("skip_after_hang")),
         new_transport=carriers,
     )
     if rank == 0 and work["describe_host"]:
@@ -107,7 +108,10 @@ def _has_own_network(runner: dict[str, Any]) -> bool:
 
 def run_blocks(session: Session, blocks: list[dict[str, Any]]) -> int:
     """Measure the blocks in the given order; stop at the first technique that raises: other ranks may wait for it."""
-    for data in blocks:
+    for planned in blocks:
+        data = session.without_hung(planned)
+        if not data["cases"]:
+            continue
         block = block_from_plan(data)
         started = time.monotonic()
         try:

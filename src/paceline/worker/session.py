@@ -245,6 +245,10 @@ class Session:
     """What this rank found in proofs of earlier launches of the run, by their keys; all ranks have the same keys."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Keys to sources of models and data by the names of their variables; they are in no environment any more."""
+    skip_after_hang: bool = False
+    """Whether a technique that hung in one block is left out of those that follow; the launcher tells it."""
+    hung: set[str] = field(default_factory=set)
+    """Labels that hung, and were ended without the group."""
     new_transport: Callable[[], TorchTransport] | None = None
     """Makes another group for techniques, called by all ranks; None where ranks are threads that share memory."""
 
@@ -314,6 +318,14 @@ class Session:
                 raise CaseError(status, reason, detail or None)
         return made[0]
 
+    def without_hung(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return a block of the plan without the techniques that hung on some rank, if such are left out."""
+        if not self.skip_after_hang:
+            return data
+        told = self.control.gather_text("\0".join(sorted(self.hung)))
+        self.hung.update(label for text in told for label in text.split("\0") if label)
+        return {**data, "cases": [c for c in data["cases"] if c["label"] not in self.hung]}
+
     def earlier_proof(self, key: str) -> Mapping[str, Any] | None:
         """Return what an earlier launch of the run found when it proved the same thing here; None: prove it now.
 
@@ -347,6 +359,8 @@ class Session:
 
     def emit_failure(self, block: Block, case: Case, error: CaseError) -> None:
         """Report why a case gave nothing."""
+        if error.status == "timeout":
+            self.hung.add(case.label)
         self.emit_result(
             block,
             case,

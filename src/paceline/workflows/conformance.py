@@ -135,6 +135,7 @@ def run_conformance(
     runner: str = "local-cpu",
     folder: Path,
     seed: int | None = None,
+    keep_going: bool = False,
     quiet: bool = True,
 ) -> list[ConformanceResult]:
     """Run techniques through their family's conformance points in real process groups.
@@ -150,6 +151,7 @@ def run_conformance(
         runner: Name or path of the runner; it says how many ranks there may be.
         folder: An empty folder for suites, job and record.
         seed: What all inputs and orders follow from; None draws them anew, so that nothing can be prepared for them.
+        keep_going: Try a technique that hung at one point at all others too, and wait for each.
         quiet: Draw no progress bar on standard error.
 
     Raises:
@@ -190,7 +192,9 @@ def run_conformance(
             f"{', '.join(bare)} of {family} has no conformance points: its suites judge every run whole",
             fix=f"paceline run {family}/SUITE --technique FILE",
         )
-    record = run_suites(suites, folder=folder, runner=runner, files=files, seed=seed, quiet=quiet)
+    record = run_suites(
+        suites, folder=folder, runner=runner, files=files, seed=seed, keep_going=keep_going, quiet=quiet
+    )
     results = results_of(record, family)
     if not results:
         at = f" with ranks {list(ranks)}" if ranks else ""
@@ -297,23 +301,26 @@ def run_suites(
     runner: str = "local-cpu",
     files: Sequence[Path] = (),
     seed: int | None = None,
+    keep_going: bool = True,
     quiet: bool = True,
 ) -> RunRecord:
     """Run suite files through the local driver without reports, and return the record.
 
     ``files`` hold techniques of the suites that are not among those that ``paceline list techniques`` knows. Cases that
     were refused for a late load client are measured again; their measurements are then those of the last time. With a
-    ``seed`` all that is drawn follows from it.
+    ``seed`` all that is drawn follows from it. Unless it is to ``keep_going``, a technique that hung at one point is
+    skipped at all others.
     """
     suites = [load_suite(p, extra=files) for p in paths]
-    record = _measured(suites, Selection(seed=seed), folder, runner, quiet=quiet)
+    selection = Selection(seed=seed, skip_after_hang=not keep_going)
+    record = _measured(suites, selection, folder, runner, quiet=quiet)
     for number in range(MORE_TRIES):
         late = frozenset(_case(m) for m in record.measurements if _is_late(m))
         if not late:
             break
         again = folder / f"again-{number}"
         again.mkdir()
-        fresh = _measured(suites, Selection(seed=seed, only=late), again, runner, quiet=quiet)
+        fresh = _measured(suites, replace(selection, only=late), again, runner, quiet=quiet)
         kept = [m for m in record.measurements if _case(m) not in late]
         record = replace(record, measurements=(*kept, *fresh.measurements))
     return record

@@ -13,6 +13,7 @@ from typing import Any
 from paceline.base.errors import PrerequisiteError
 from paceline.drivers.machine.leftovers import WORKTREES
 from paceline.drivers.machine.state import state_folder
+from paceline.records.provenance import changed_files
 
 
 @contextmanager
@@ -80,7 +81,7 @@ def _apply(folder: Path, code: Mapping[str, Any]) -> None:
     """Apply a record's uncommitted changes; files that git did not know are not in them."""
     patch = str(code["diff"]).rstrip("\n") + "\n"
     applied = _git(folder, "apply", "--whitespace=nowarn", "-", given=patch) if patch.strip() else None
-    changed = set(_changed(folder))
+    changed = changed_files(folder)
     lost = [name for name in code.get("changed_files") or () if name not in changed]
     if (applied is not None and applied.returncode != 0) or lost:
         why = (
@@ -93,11 +94,6 @@ def _apply(folder: Path, code: Mapping[str, Any]) -> None:
         raise PrerequisiteError(
             f"the record's uncommitted changes cannot be brought back: {why}", fix="--code=here"
         )
-
-
-def _changed(folder: Path) -> list[str]:
-    status = _git(folder, "status", "--porcelain", "--untracked-files=normal").stdout
-    return [line[3:] for line in status.splitlines()]
 
 
 def _git(folder: Path, *arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:

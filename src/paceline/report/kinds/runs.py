@@ -7,6 +7,7 @@ from functools import partial
 
 from paceline.analysis.compare import compare_points
 from paceline.analysis.evidence import OFF_BOARD_REASONS
+from paceline.analysis.points import uncommitted
 from paceline.records.store import RunRecord
 from paceline.report import boardpages
 from paceline.report import runpages as runs
@@ -80,6 +81,7 @@ def run_page(site: Site, record: RunRecord, point_hrefs: Places) -> str:
             failures.append(boardpages.failure_grid(own, varying_params(own), suite))
     return site.render(
         "run.html",
+        uncommitted=uncommitted(record.run) if record.run.code.get("dirty") else None,
         root="../",
         run=record.run,
         file=record.path.name,

@@ -23,6 +23,7 @@ def jobs(site: Site) -> Iterator[Job]:
 def trend_job(site: Site, trend: trendpages.Trend) -> Job:
     """Return a job; what is told of its nights is an input."""
     nights = {n.run_id for h in trend.series for n in h.nights}
+    nights |= {late.run_id for h in trend.series for late in h.late}
     told = [(n, site.run_hrefs.get(n), site.given.loaded.notes(n)) for n in sorted(nights)]
     board = trend.board
     where = (board.slug, board.suite, board.family, board.host_class, board.runner, board.image_class)
@@ -40,6 +41,7 @@ def trends_page(site: Site) -> str:
         alerts=trendpages.alert_grid(site.alerts),
         changes=trendpages.change_grid(site.trends),
         series=trendpages.list_grid(site.trends),
+        left_out=trendpages.left_out(site.trends),
         blindness=trendpages.blindness(site.trends),
         num_series=len(series),
         num_seeing=sum(h.blind_nights == 0 for h in series),

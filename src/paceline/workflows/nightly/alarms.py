@@ -18,8 +18,10 @@ from scipy.special import stdtrit
 
 from paceline.analysis.failures import grouped
 from paceline.analysis.gate import Decision, Waiver, judge_run
+from paceline.analysis.lateness import late_runs
 from paceline.analysis.points import WRONG, points_of
 from paceline.analysis.runs import RunComparison, incomparable
+from paceline.records.ancestry import IsAncestor, unknown
 from paceline.records.record import Measurement
 from paceline.records.store import Loaded, RunRecord
 from paceline.stats.estimates import CONFIDENCE
@@ -174,8 +176,11 @@ def points_to_repeat(record: RunRecord, found: Sequence[Suspect]) -> list[Measur
     return [m for m in record.measurements if (m.suite, json.dumps(dict(m.params), sort_keys=True)) in wanted]
 
 
-def nights_before(loaded: Loaded, record: RunRecord, count: int) -> list[RunRecord]:
-    """Return comparable earlier nights of the same suite, runner and tier, newest first."""
+def nights_before(loaded: Loaded, record: RunRecord, is_ancestor: IsAncestor = unknown) -> list[RunRecord]:
+    """Return comparable earlier nights of the same suite, runner and tier, newest first.
+
+    Nights of old commits that were measured after newer ones are none (``lateness``).
+    """
     run = record.run
     suites = {str(s["suite"]) for s in run.suites}
     found = [
@@ -188,4 +193,5 @@ def nights_before(loaded: Loaded, record: RunRecord, count: int) -> list[RunReco
         and r.run.tier == run.tier
         and incomparable(run, r.run) is None
     ]
-    return sorted(found, key=lambda r: r.run_id, reverse=True)[:count]
+    late = late_runs((r.run for r in found), is_ancestor)
+    return sorted((r for r in found if r.run_id not in late), key=lambda r: r.run_id, reverse=True)

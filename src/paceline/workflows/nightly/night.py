@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from paceline.analysis.gate import set_baseline, waivers
+from paceline.analysis.lateness import late_runs
 from paceline.base.errors import (
     IncomparableError,
     InfrastructureError,
@@ -20,10 +21,11 @@ from paceline.drivers.machine import quarantine
 from paceline.drivers.machine.devices import on_this_machine
 from paceline.drivers.machine.occupation import Occupation, look_around, measures_here, occupied
 from paceline.drivers.measure import measure
+from paceline.records.ancestry import IsAncestor, unknown
 from paceline.records.earlier_runs import RunTimes, read_times
 from paceline.records.identity import utc
 from paceline.records.integrity import append_event
-from paceline.records.record import Event, Measurement
+from paceline.records.record import Event, Measurement, Run
 from paceline.records.store import Loaded, RunRecord, read_record
 from paceline.spec.plan import CaseKey, Plan, Selection, canonical, make_plan, part_of
 from paceline.workflows.nightly.agenda import (
@@ -69,6 +71,8 @@ class Night:
 
     stores: tuple[Path, ...] = ()
     """Whose runs say how long things take; the store that is written to where empty."""
+    ancestry: Callable[[Iterable[Run]], IsAncestor] = lambda runs: unknown
+    """Finds out what is known of the commits of runs."""
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], str] = utc
 
@@ -224,10 +228,15 @@ class Night:
         """Compare a night with its reference; measure suspects again; mark the run with what is an alarm."""
         loaded = self.load()
         alarmed = alarmed_runs(loaded)
-        before = nights_before(loaded, record, self.nightly.model.alarm.nights)
+        is_ancestor = self.ancestry(r.run for r in (*loaded.records, record))
+        before = nights_before(loaded, record, is_ancestor)
+        report.tally = tally(record, plan)
+        if late := late_runs((r.run for r in (*before, record)), is_ancestor).get(record.run_id):
+            report.why = f"not compared: {late.why}"
+            return
+        before = before[: self.nightly.model.alarm.nights]
         steady = [r for r in before if r.run_id not in alarmed and not infrastructure_failures(r)]
         references = self._references(loaded, record, steady)
-        report.tally = tally(record, plan)
         if not references:
             report.why = "the first night: nothing to compare with"
             return
