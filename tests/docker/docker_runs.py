@@ -42,10 +42,16 @@ class Ended:
 
 
 class Runs:
-    """Runs of the command line, with shipped profiles or with changed ones."""
+    """Runs of the command line, with shipped profiles or with changed ones.
 
-    def __init__(self, engine: Engine, folder: Path) -> None:
-        self._engine, self._folder, self._count = engine, folder, 0
+    Args:
+        engine: Whose containers they are.
+        folder: For profiles and results.
+        always: Keys of the profiles' section ``docker`` in all runs.
+    """
+
+    def __init__(self, engine: Engine, folder: Path, **always: Any) -> None:
+        self._engine, self._folder, self._always, self._count = engine, folder, always, 0
 
     def start(
         self,
@@ -58,7 +64,7 @@ class Runs:
         """Start one; ``changes`` are keys of the profile's section ``docker``."""
         self._count += 1
         profile: Path | str = runner
-        if changes:
+        if changes := self._always | changes:
             text = yaml.safe_load((ROOT / "runners" / f"{runner}.yaml").read_text())
             text["docker"] |= changes
             profile = self._folder / f"{self._count}" / f"{runner}.yaml"
