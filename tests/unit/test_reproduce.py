@@ -37,7 +37,7 @@ def record(store: Path) -> RunRecord:
     return run_suite(suite, "fake", store, launches=3, quiet=True)
 
 
-def test_the_plan_has_the_point_the_launches_and_the_seed_of_the_record(
+def test_the_plan_has_the_point_and_the_launches_of_the_record_and_new_draws(
     record: RunRecord, store: Path
 ) -> None:
     target = find_target([store], record.measurements[0].record_id)
@@ -45,8 +45,14 @@ def test_the_plan_has_the_point_the_launches_and_the_seed_of_the_record(
     (block,) = plan.blocks
     assert block["params"]["trial"] == 0
     assert block["protocol"]["launches"] == 3
-    assert plan.data["seed"] == record.run.seeds["seed"]
+    assert not plan.data["fixed_seed"]
     assert [s.name for s in suites] == ["calibration/same-work"]
+
+
+def test_the_draws_of_a_record_that_had_a_fixed_seed_are_drawn_again(record: RunRecord) -> None:
+    run = record.run.model_copy(update={"seeds": {"seed": 7, "fixed": True}})
+    plan, _ = plan_again(Target(record=replace(record, run=run)), None)
+    assert (plan.data["seed"], plan.data["fixed_seed"]) == (7, True)
 
 
 def test_an_unchanged_checkout_shows_no_difference_but_its_code(record: RunRecord) -> None:
