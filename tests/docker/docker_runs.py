@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import paceline_commands
 import yaml
 from dockerd import Engine
 
@@ -71,7 +71,7 @@ class Runs:
             profile.parent.mkdir()
             profile.write_text(yaml.safe_dump(text))
         store = results or self._folder / f"results-{self._count}"
-        command = [sys.executable, "-m", "paceline.cli", "run", *arguments, "--results", str(store)]
+        command = paceline_commands.command("run", *arguments, "--results", store)
         command += [] if "--resume" in arguments else ["--runner", str(profile)]
         environment = {**self._engine.environment, **({"PACELINE_CONTENT": str(content)} if content else {})}
         return subprocess.Popen(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import record_factory as factory
+import seeds
 from click.testing import CliRunner, Result
 
 from paceline.base.errors import EXIT_INCOMPARABLE, UserError
@@ -34,14 +35,18 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def record(store: Path) -> RunRecord:
     suite = shorten(load_suite(content.find_suite("calibration/same-work")), 1)
-    return run_suite(suite, "fake", store, launches=3, quiet=True)
+    return run_suite(suite, "fake", store, launches=3, seed=seeds.current(), quiet=True)
+
+
+def drawn(record: RunRecord, *, fixed: bool) -> RunRecord:
+    return replace(record, run=record.run.model_copy(update={"seeds": {"seed": 7, "fixed": fixed}}))
 
 
 def test_the_plan_has_the_point_and_the_launches_of_the_record_and_new_draws(
     record: RunRecord, store: Path
 ) -> None:
     target = find_target([store], record.measurements[0].record_id)
-    plan, suites = plan_again(target, None)
+    plan, suites = plan_again(replace(target, record=drawn(target.record, fixed=False)), None)
     (block,) = plan.blocks
     assert block["params"]["trial"] == 0
     assert block["protocol"]["launches"] == 3
@@ -50,8 +55,7 @@ def test_the_plan_has_the_point_and_the_launches_of_the_record_and_new_draws(
 
 
 def test_the_draws_of_a_record_that_had_a_fixed_seed_are_drawn_again(record: RunRecord) -> None:
-    run = record.run.model_copy(update={"seeds": {"seed": 7, "fixed": True}})
-    plan, _ = plan_again(Target(record=replace(record, run=run)), None)
+    plan, _ = plan_again(Target(record=drawn(record, fixed=True)), None)
     assert (plan.data["seed"], plan.data["fixed_seed"]) == (7, True)
 
 
