@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import paceline_commands
 import pytest
 import seeds
 import three_suites
@@ -60,6 +61,13 @@ def module_seed(request: pytest.FixtureRequest) -> int:
     """Return the seed of all that this module runs."""
     seeds.give(request.config.getoption("--seed"))
     return seeds.enter(request.node.nodeid, fresh=three_suites.draws_afresh(request.config, request.path))
+
+
+@pytest.fixture
+def fixed_plans(module_seed: int) -> Iterator[None]:
+    """Let what a test runs in this process draw from its module's seed, where it asks for none."""
+    with paceline_commands.fixed_plans(module_seed):
+        yield
 
 
 @pytest.fixture

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import paceline_commands
 
 from paceline.records.record import Measurement
 from paceline.records.store import read_record, sealed_paths
 
 
 def load(results: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "paceline.cli", "load", *arguments, "--results", str(results)]
+    command = paceline_commands.command("load", *arguments, "--results", results)
     return subprocess.run(
         [*command, "--allow-concurrent"],
         capture_output=True,

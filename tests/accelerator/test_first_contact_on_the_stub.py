@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
+
+import paceline_commands
 
 LIST = """
 first_contact: stub
@@ -23,7 +24,7 @@ steps:
 def test_first_contact_ends_in_records_and_a_site(tmp_path: Path, runner: Path) -> None:
     path = tmp_path / "list.yaml"
     path.write_text(LIST)
-    command = [sys.executable, "-m", "paceline.cli", "first-contact", "--list", str(path)]
+    command = paceline_commands.command("first-contact", "--list", path)
     places = ["--runner", str(runner), "--results", str(tmp_path / "store"), "--site", str(tmp_path / "site")]
     ended = subprocess.run(
         [*command, *places, "--allow-concurrent"], capture_output=True, text=True, timeout=300, check=False

@@ -13,7 +13,7 @@ from paceline.drivers.machine import lease
 
 MUTANTS = Path(__file__).resolve().parents[1] / "mutants"
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("fixed_plans")]
 
 WRONG = {
     "collectives/dropped_tail": "elements differ",

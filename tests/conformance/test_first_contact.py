@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import paceline_commands
 import pytest
 
 LIST = """first_contact: mine
@@ -33,7 +34,7 @@ steps:
 def paceline(*arguments: str, timeout: float = 300.0) -> subprocess.CompletedProcess[str]:
     """Run the command line."""
     return subprocess.run(
-        [sys.executable, "-m", "paceline.cli", "first-contact", *arguments],
+        paceline_commands.command("first-contact", *arguments),
         capture_output=True,
         text=True,
         timeout=timeout,

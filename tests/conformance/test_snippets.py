@@ -23,7 +23,7 @@ SNIPPETS = [
 which test_python_api holds against docs/examples/notebook.py, and runs."""
 AUTHORS = next(s.values[0] for s in SNIPPETS if str(s.id).startswith("adding-a-technique"))
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("fixed_plans")]
 
 
 def execute(snippet: str, folder: Path) -> None:

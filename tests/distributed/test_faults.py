@@ -10,11 +10,11 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import paceline_commands
 import pytest
 from leftover import GONE_WITHIN_S, assert_nothing_left, processes_of
 
@@ -35,7 +35,7 @@ NUM_SLOW_RESULTS = 2 * 2 * 2
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "paceline.cli", *map(str, arguments)]
+    return paceline_commands.command(*arguments)
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import seeds
+
 import paceline
 
 SIZE_BYTES = 4096
@@ -28,7 +30,7 @@ def test_between_groups_a_hierarchy_sends_two_thirds_of_what_a_ring_sends(tmp_pa
     """Of S bytes: over two of a ring's four links 3/2·S each; of a hierarchy, every rank one half of S."""
     path = tmp_path / "groups.yaml"
     path.write_text(SUITE, encoding="utf-8")
-    run = paceline.run(path, results=tmp_path / "store", allow_concurrent=True).check()
+    run = paceline.run(path, results=tmp_path / "store", seed=seeds.current(), allow_concurrent=True).check()
     rows = run.load()
     crossed = rows[rows.metric == "inter_group_bytes"].set_index("label").value
     assert dict(crossed) == {"ring": 3 * SIZE_BYTES, "hierarchical": 2 * SIZE_BYTES}

@@ -7,10 +7,10 @@ import json
 import math
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import paceline_commands
 import pytest
 import yaml
 
@@ -76,7 +76,7 @@ def suite_file(folder: Path, data: Path) -> Path:
 def run(suite: Path, results: Path, environment: dict[str, str]) -> list[Measurement]:
     arguments = ["run", str(suite), "--tier", "quick", "--runner", "local-cpu", "--results", str(results)]
     done = subprocess.run(
-        [sys.executable, "-m", "paceline.cli", *arguments, "--quiet"],
+        paceline_commands.command(*arguments, "--quiet"),
         env=environment,
         capture_output=True,
         text=True,

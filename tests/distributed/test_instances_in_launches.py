@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
+import paceline_commands
 import pytest
 from leftover import assert_nothing_left
 
@@ -31,7 +31,7 @@ LIMIT_S = 240
 
 def paceline(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "paceline.cli", *map(str, arguments), "--quiet", "--allow-concurrent"],
+        paceline_commands.command(*arguments, "--quiet", "--allow-concurrent"),
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
@@ -70,7 +70,7 @@ def test_each_instance_is_measured_and_judged(tmp_path: Path) -> None:
 
 def paceline_verify(store: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "paceline.cli", "store", "verify", "--results", str(store)],
+        paceline_commands.command("store", "verify", "--results", store),
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import paceline_commands
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -60,7 +61,7 @@ def bare_python(folder: Path) -> Path:
 
 
 def paceline_command(*arguments: object) -> str:
-    command = [sys.executable, "-m", "paceline.cli", *map(str, arguments)]
+    command = paceline_commands.command(*arguments)
     done = subprocess.run(
         command,
         env={**os.environ, "PYTHONPATH": ENGINE},

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import paceline_commands
 import pytest
 from load_command import accounting, load, measured, values
 from openai_stub import Manners, serving
@@ -128,7 +129,7 @@ def test_the_suite_that_is_run_can_be_kept_and_run_again(tmp_path: Path) -> None
     assert ran.returncode == EXIT_OK, ran.stderr
     assert ran.stdout == path.read_text()
     checked = subprocess.run(
-        [sys.executable, "-m", "paceline.cli", "plan", str(path)],
+        paceline_commands.command("plan", path),
         capture_output=True,
         text=True,
         timeout=60,

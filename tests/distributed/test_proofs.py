@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
+import paceline_commands
 import pytest
 from click.testing import CliRunner
 
@@ -48,7 +49,7 @@ def ran(
     suite.write_text(SUITES[request.param])
     kept = pytest.MonkeyPatch()
     kept.setattr(execute, "tidy", lambda job: None)
-    command = ["run", str(suite), "--results", str(folder), "--quiet", "--allow-concurrent"]
+    command = paceline_commands.arguments("run", suite, "--results", folder, "--quiet", "--allow-concurrent")
     result = CliRunner().invoke(application, command)
     kept.undo()
     assert result.exit_code == 0, result.output

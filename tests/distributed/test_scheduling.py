@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import paceline_commands
 import psutil
 import pytest
 import yaml
@@ -62,8 +63,8 @@ def test_all_threads_of_ranks_are_scheduled_as_the_profile_says(
     (tmp_path / "runner.yaml").write_text(yaml.safe_dump(runner))
     found, most = policies(
         [
-            *(str(Path(sys.executable).with_name("paceline")), "run", str(tmp_path / "suite.yaml")),
-            "--allow-concurrent",
+            str(Path(sys.executable).with_name("paceline")),
+            *paceline_commands.arguments("run", tmp_path / "suite.yaml", "--allow-concurrent"),
             *("--runner", str(tmp_path / "runner.yaml"), "--results", str(tmp_path / "results")),
         ]
     )

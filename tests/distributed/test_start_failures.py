@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
+import paceline_commands
 import pytest
 from measured import record_of
 
@@ -55,7 +56,7 @@ HIDDEN = {"CUDA_VISIBLE_DEVICES": ""}
 
 def paceline(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "paceline.cli", *map(str, arguments)],
+        paceline_commands.command(*arguments),
         env={**os.environ, **HIDDEN, STATE_VARIABLE: str(folder / "state")},
         cwd=folder,
         capture_output=True,
@@ -268,7 +269,7 @@ def test_a_night_without_a_device_says_so_in_its_summary_and_its_junit_file(tmp_
         STATE_VARIABLE: str(tmp_path / "state"),
     }
     ran = subprocess.run(
-        [sys.executable, "-m", "paceline.cli", "nightly", *arguments],
+        paceline_commands.command("nightly", *arguments),
         env=environment,
         cwd=tmp_path,
         capture_output=True,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import paceline_commands
 import pytest
 
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_USAGE, InfrastructureError
@@ -41,7 +41,7 @@ def start(folder: Path, store: Path, *arguments: str) -> subprocess.Popen[str]:
     suite.write_text(SUITE)
     what = arguments or (str(suite), "--runner", "local-cpu")
     return subprocess.Popen(
-        [sys.executable, "-m", "paceline.cli", "run", *what, "--results", str(store)],
+        paceline_commands.command("run", *what, "--results", store),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

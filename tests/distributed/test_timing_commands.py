@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import paceline_commands
 import pytest
+import seeds
 import yaml
 from click.testing import CliRunner, Result
 
@@ -43,7 +45,10 @@ REASONS = {
 
 
 def invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(application, [str(a) for a in (*arguments, "--allow-concurrent", "--quiet")])
+    with paceline_commands.fixed_plans(seeds.current()):
+        return CliRunner().invoke(
+            application, [str(a) for a in (*arguments, "--allow-concurrent", "--quiet")]
+        )
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import paceline_commands
 import pytest
 from leftover import assert_nothing_left, processes_of
 
@@ -49,7 +50,7 @@ def suite(tmp_path: Path) -> Path:
 
 def start(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "paceline.cli", *map(str, arguments)],
+        paceline_commands.command(*arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import borrowed_image
 import pytest
 from docker_runs import ROOT, MakeScript, Runs, Script
 from dockerd import Engine
@@ -58,6 +59,14 @@ def image(engine: Engine) -> str:
         done = subprocess.run(command, env=engine.environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     return IMAGE
+
+
+@pytest.fixture
+def borrowing(engine: Engine, tmp_path: Path) -> Iterator[Runs]:
+    """Return what runs in an image made in seconds; nothing is left in the engine afterwards."""
+    borrowed_image.make(engine.client(), tmp_path)
+    yield Runs(engine, tmp_path, **borrowed_image.settings())
+    assert engine.ours() == []
 
 
 CASE = {"case_id": "c", "label": "t", "technique": "t"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import paceline_commands
 import yaml
 from dockerd import Engine
 
@@ -42,10 +42,16 @@ class Ended:
 
 
 class Runs:
-    """Runs of the command line, with shipped profiles or with changed ones."""
+    """Runs of the command line, with shipped profiles or with changed ones.
 
-    def __init__(self, engine: Engine, folder: Path) -> None:
-        self._engine, self._folder, self._count = engine, folder, 0
+    Args:
+        engine: Whose containers they are.
+        folder: For profiles and results.
+        always: Keys of the profiles' section ``docker`` in all runs.
+    """
+
+    def __init__(self, engine: Engine, folder: Path, **always: Any) -> None:
+        self._engine, self._folder, self._always, self._count = engine, folder, always, 0
 
     def start(
         self,
@@ -58,14 +64,14 @@ class Runs:
         """Start one; ``changes`` are keys of the profile's section ``docker``."""
         self._count += 1
         profile: Path | str = runner
-        if changes:
+        if changes := self._always | changes:
             text = yaml.safe_load((ROOT / "runners" / f"{runner}.yaml").read_text())
             text["docker"] |= changes
             profile = self._folder / f"{self._count}" / f"{runner}.yaml"
             profile.parent.mkdir()
             profile.write_text(yaml.safe_dump(text))
         store = results or self._folder / f"results-{self._count}"
-        command = [sys.executable, "-m", "paceline.cli", "run", *arguments, "--results", str(store)]
+        command = paceline_commands.command("run", *arguments, "--results", store)
         command += [] if "--resume" in arguments else ["--runner", str(profile)]
         environment = {**self._engine.environment, **({"PACELINE_CONTENT": str(content)} if content else {})}
         return subprocess.Popen(

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import paceline_commands
 import psutil
 import pytest
 from docker_runs import ROOT, MakeScript, Runs
@@ -439,7 +440,7 @@ def test_containers_end_with_their_controller_and_doctor_removes_them(
     )
     assert controller.stdout is not None
     assert controller.stdout.readline() == "started\n"
-    clean = [sys.executable, "-m", "paceline.cli", "doctor", "--clean"]
+    clean = paceline_commands.command("doctor", "--clean")
     alive = subprocess.run(clean, env=engine.environment, capture_output=True, text=True, check=True).stdout
     assert "container" not in alive, "a run that goes on is not a leftover"
     assert len(engine.client().containers()) == 2

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import paceline_commands
 import yaml
 from fake_cluster import Cluster
 
@@ -82,7 +83,7 @@ class Start:
         path = self._folder / "kubernetes-test.yaml"
         path.write_text(yaml.safe_dump(profile))
         results = self._folder / "results"
-        command = [sys.executable, "-m", "paceline.cli", "run", *arguments, "--results", str(results)]
+        command = paceline_commands.command("run", *arguments, "--results", results)
         if "--resume" not in arguments:
             command += ["--runner", str(path)]
         process = subprocess.Popen(

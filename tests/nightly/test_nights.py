@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import paceline_commands
 import psutil
 import pytest
 
@@ -79,6 +80,7 @@ class Place:
 
     def __init__(self, folder: Path, *, runner: str = "fake") -> None:
         self.folder = folder
+        self.num_nights = 0
         self.store = folder / "store"
         self.state = folder / "state"
         self.config = folder / "nightly.yaml"
@@ -103,7 +105,8 @@ class Place:
         (self.folder / "runners" / f"{name}.yaml").write_text(f"runner: {name}\ndescription: x\n{text}")
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "paceline.cli", "nightly", "--config", str(self.config), *arguments]
+        self.num_nights += 1
+        return paceline_commands.command("nightly", "--config", self.config, *arguments, draw=self.num_nights)
 
     def night(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -160,6 +163,7 @@ def test_exactly_the_series_that_became_slower_alarms_and_the_site_shows_both_ni
     assert alarmed(facts(third)) == alarmed(found), "it is compared with the night before the alarm"
 
 
+@pytest.mark.usefixtures("fixed_plans")
 def test_a_suspect_that_a_second_run_does_not_find_is_no_alarm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

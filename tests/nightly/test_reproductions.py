@@ -6,9 +6,9 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
+import paceline_commands
 import pytest
 
 from paceline.base.errors import EXIT_INCOMPARABLE, EXIT_OK, EXIT_REGRESSION
@@ -56,7 +56,7 @@ def paceline(
         environment["PYTHONPATH"] = str(root / "src")
     if extra is not None:
         environment["PACELINE_CONTENT"] = str(extra)
-    command = [sys.executable, "-m", "paceline.cli", *arguments]
+    command = paceline_commands.command(*arguments)
     return subprocess.run(
         command, capture_output=True, text=True, check=False, env=environment, cwd=root, timeout=200
     )

@@ -6,10 +6,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
+
+import paceline_commands
 
 from paceline.families.reasoning.core.problem_files import read
 from paceline.workflows.evaluation.known_truth import KnownTruth
@@ -22,7 +23,7 @@ def test_an_interrupted_evaluation_keeps_what_was_under_way(tmp_path: Path) -> N
     rows = ({"question": f"What is {i} plus 5?", "answer": f"#### {i + 5}"} for i in range(QUESTIONS))
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with KnownTruth("right=0.6,pause=100ms,lacks=n", read("gsm8k", str(file))) as server:
-        command = [sys.executable, "-m", "paceline.cli", "evaluate", f"--model=openai:{server.url}#mock"]
+        command = paceline_commands.command("evaluate", f"--model=openai:{server.url}#mock")
         command += [f"--problems=gsm8k:{file}", "--methods=greedy,self-consistency", f"--output={out}"]
         environment = {**os.environ, "OPENAI_API_KEY": "none"}
         told = subprocess.Popen(
@@ -49,7 +50,7 @@ def test_a_killed_evaluation_goes_on_and_pays_nothing_twice(tmp_path: Path) -> N
     rows = ({"question": f"What is {i} plus 5?", "answer": f"#### {i + 5}"} for i in range(QUESTIONS))
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with KnownTruth("right=0.6,pause=50ms,lacks=n", read("gsm8k", str(file))) as server:
-        command = [sys.executable, "-m", "paceline.cli", "evaluate", f"--model=openai:{server.url}#mock"]
+        command = paceline_commands.command("evaluate", f"--model=openai:{server.url}#mock")
         command += [f"--problems=gsm8k:{file}", "--methods=greedy,self-consistency", f"--samples={SAMPLES}"]
         command += [f"--concurrency={CONCURRENCY}", f"--output={out}", "--price=in=1,out=2"]
         environment = {**os.environ, "OPENAI_API_KEY": "none", "COLUMNS": "160"}

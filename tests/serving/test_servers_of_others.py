@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import paceline_commands
 import pytest
 
 from paceline.families.serving.core.conversation_calls import conversation_workload
@@ -197,7 +198,7 @@ def test_an_error_in_the_stream_is_one_though_its_json_may_be_broken(
 
 
 def test_one_command_measures_it_and_all_its_calls_complete(serving: Serving, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "paceline.cli", "load", serving.url.removesuffix("/v1")]
+    command = paceline_commands.command("load", serving.url.removesuffix("/v1"))
     command += ["--model", serving.model, "--preset", "random:24/8", "--requests", "40", "--concurrency", "2"]
     command += ["--name", "theirs", "--results", str(tmp_path), "--allow-concurrent"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)

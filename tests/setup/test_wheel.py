@@ -10,6 +10,7 @@ import tomllib
 import venv
 from pathlib import Path
 
+import paceline_commands
 import pytest
 from resolution import ROOT
 
@@ -58,7 +59,7 @@ def call(program: Path, folder: Path, *arguments: str) -> str:
 
 def test_a_wheel_measures_and_builds_the_site(program: Path, elsewhere: Path) -> None:
     options = ["--tier", "quick", "--launches", "1", "--filter", "size_bytes=4KiB", "--allow-concurrent"]
-    table = call(program, elsewhere, "run", "collectives/all-reduce", *options)
+    table = call(program, elsewhere, *paceline_commands.arguments("run", "collectives/all-reduce", *options))
     assert "recursive-doubling" in table and "4 ok" in table
     assert "no commit, so grade C at best: paceline 0.1.0 is installed without its git checkout" in table
     (record,) = record_paths(elsewhere / "results" / "local")
@@ -82,7 +83,7 @@ def test_the_doctor_says_what_a_wheel_lacks(program: Path, elsewhere: Path) -> N
 
 
 def test_the_doctor_of_a_checkout_says_where_it_is() -> None:
-    asked = [sys.executable, "-m", "paceline.cli", "doctor", "--json"]
+    asked = paceline_commands.command("doctor", "--json")
     found = {c["name"]: c for c in json.loads(subprocess.check_output(asked, cwd=ROOT))}
     assert found["checkout"] == {
         "name": "checkout",

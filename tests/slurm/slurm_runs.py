@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import paceline_commands
 import yaml
 from cluster import Cluster
 
@@ -100,7 +100,7 @@ class Start:
             runner.parent.mkdir()
             runner.write_text(yaml.safe_dump(profile))
         results = self._folder / name / "results"
-        command = [sys.executable, "-m", "paceline.cli", "run", *arguments, "--results", str(results)]
+        command = paceline_commands.command("run", *arguments, "--results", results)
         if "--resume" not in arguments:
             command += ["--runner", str(runner)]
         process = subprocess.Popen(

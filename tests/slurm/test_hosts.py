@@ -7,12 +7,12 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import paceline_commands
 import pytest
 import yaml
 from cluster import free_port
@@ -83,16 +83,10 @@ def test_hosts_measure_together_over_ssh_and_a_rank_that_dies_is_named_by_its_ow
     }
     path = tmp_path / "three-hosts.yaml"
     path.write_text(yaml.safe_dump(profile))
-    command = [
-        sys.executable,
-        "-m",
-        "paceline.cli",
-        "run",
-        "collectives/faulty",
-        "--techniques",
-        "kills-itself",
-    ]
-    command += ["--runner", str(path), "--results", str(tmp_path / "results")]
+    command = paceline_commands.command(
+        *("run", "collectives/faulty", "--techniques", "kills-itself"),
+        *("--runner", path, "--results", tmp_path / "results"),
+    )
     environment = {**os.environ, "PACELINE_CONTENT": str(FAULTY)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 3, done.stdout + done.stderr

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import seeds
 import yaml
 from click.testing import CliRunner, Result
 from pytest_benchmark.stats import Stats
@@ -96,7 +97,7 @@ def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         }
         path.write_text(yaml.safe_dump(document))
         paths.append(path)
-    record = run_suites(paths, folder=folder)
+    record = run_suites(paths, folder=folder, seed=seeds.current())
     assert {m.status for m in record.measurements} == {"ok"}
     return record
 

@@ -26,7 +26,10 @@ GOOD = "def test_it():\n    pass\n"
 def test_a_skip_fails_where_ci_must_run_the_test(
     text: str, must_run: str, code: int, workers: list[str], tmp_path: Path
 ) -> None:
-    for name in ("conftest.py", "figures.py", "seeds.py", "three_suites.py", "under_way.py"):
+    for name in (
+        *("conftest.py", "figures.py", "paceline_commands.py", "seeds.py"),
+        *("three_suites.py", "under_way.py"),
+    ):
         shutil.copy(TESTS / name, tmp_path)
     (tmp_path / "test_first.py").write_text(GOOD)
     (tmp_path / "test_second.py").write_text(text)

@@ -91,6 +91,7 @@ def test_a_plan_says_what_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("fixed_plans")
 def test_a_run_says_what_is_missing_and_the_case_is_unsupported(tmp_path: Path) -> None:
     path = written(tmp_path, "no_such_thing")
     with pytest.warns(UserWarning, match=SAID):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import record_factory as factory
+import seeds
 from click.testing import CliRunner, Result
 
 from paceline.base.errors import EXIT_INCOMPARABLE, UserError
@@ -34,19 +35,28 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def record(store: Path) -> RunRecord:
     suite = shorten(load_suite(content.find_suite("calibration/same-work")), 1)
-    return run_suite(suite, "fake", store, launches=3, quiet=True)
+    return run_suite(suite, "fake", store, launches=3, seed=seeds.current(), quiet=True)
 
 
-def test_the_plan_has_the_point_the_launches_and_the_seed_of_the_record(
+def drawn(record: RunRecord, *, fixed: bool) -> RunRecord:
+    return replace(record, run=record.run.model_copy(update={"seeds": {"seed": 7, "fixed": fixed}}))
+
+
+def test_the_plan_has_the_point_and_the_launches_of_the_record_and_new_draws(
     record: RunRecord, store: Path
 ) -> None:
     target = find_target([store], record.measurements[0].record_id)
-    plan, suites = plan_again(target, None)
+    plan, suites = plan_again(replace(target, record=drawn(target.record, fixed=False)), None)
     (block,) = plan.blocks
     assert block["params"]["trial"] == 0
     assert block["protocol"]["launches"] == 3
-    assert plan.data["seed"] == record.run.seeds["seed"]
+    assert not plan.data["fixed_seed"]
     assert [s.name for s in suites] == ["calibration/same-work"]
+
+
+def test_the_draws_of_a_record_that_had_a_fixed_seed_are_drawn_again(record: RunRecord) -> None:
+    plan, _ = plan_again(Target(record=drawn(record, fixed=True)), None)
+    assert (plan.data["seed"], plan.data["fixed_seed"]) == (7, True)
 
 
 def test_an_unchanged_checkout_shows_no_difference_but_its_code(record: RunRecord) -> None:

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import seeds
 from click.testing import CliRunner
 
 from paceline.base.errors import UserError
@@ -28,7 +29,9 @@ from paceline.spec.suite_file import load_suite
 @pytest.fixture(scope="module")
 def sealed(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
     suite = shorten(load_suite(content.find_suite("calibration/same-work")), 1)
-    return run_suite(suite, "fake", tmp_path_factory.mktemp("sealed"), launches=1, quiet=True)
+    return run_suite(
+        suite, "fake", tmp_path_factory.mktemp("sealed"), launches=1, seed=seeds.current(), quiet=True
+    )
 
 
 def store_of(record: RunRecord) -> Path:

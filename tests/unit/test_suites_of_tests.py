@@ -119,7 +119,10 @@ EXPECTED = {
 
 def copied(folder: Path) -> Path:
     """Copy what chooses suites, with a module of tests of every kind in two folders."""
-    for name in ("conftest.py", "figures.py", "seeds.py", "three_suites.py", "under_way.py"):
+    for name in (
+        *("conftest.py", "figures.py", "paceline_commands.py", "seeds.py"),
+        *("three_suites.py", "under_way.py"),
+    ):
         (folder / name).write_text((TESTS / name).read_text())
     (folder / "pytest.ini").write_text(
         "[pytest]\nmarkers =\n  full\n  measured\n  gate\n  hardware\ntimeout = 60\n"

@@ -37,9 +37,11 @@ GRADES: Mapping[str, str] = {
 """Evidence grades, best first."""
 
 
-UNVERIFIED = frozenset({"unchecked", "self-reported", "unisolated"})
-"""Flags of numbers of programs whose result nothing has checked, or which the program gave itself, and of candidates
-that nothing kept from their judge."""
+FIXED_SEED = "fixed-seed"
+"""Flag of a run's numbers whose draws could be known beforehand."""
+UNVERIFIED = frozenset({"unchecked", "self-reported", "unisolated", FIXED_SEED})
+"""Flags of numbers of programs whose result nothing has checked, or which the program gave itself, of candidates that
+nothing kept from their judge, and of runs whose draws could be known."""
 WRONG = frozenset({"incorrect", "refused", "invalid"})
 """Statuses that cast doubt on a technique's other launches."""
 
@@ -177,6 +179,7 @@ def points_of(record: RunRecord) -> list[Point]:
     by chance. Its measurements stay in the record.
     """
     baselines = {s["suite"]: s.get("baseline", "") for s in record.run.suites}
+    flags = () if record.run.fixed_seed is None else (FIXED_SEED,)
     points: dict[tuple[str, str], Point] = {}
     for m in record.measurements:
         key = (m.suite, m.block)
@@ -208,7 +211,7 @@ def points_of(record: RunRecord) -> list[Point]:
             )
         cell.values[m.launch] = m.value
         cell.samples.sources[m.launch] = m
-        cell.flags.update(m.flags)
+        cell.flags.update(m.flags, flags)
         cell.measurements.append(m)
     for m in record.measurements:
         for name, reason in (m.absent or {}).items():

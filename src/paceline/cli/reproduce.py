@@ -105,7 +105,7 @@ def reproduce(
     wide: bool,
     results: Path | None,
 ) -> None:
-    """Measure a record or a run again, with its code and seed, and compare the results.
+    """Measure a record or a run again, with its code, and compare the results.
 
     RECORD is the id of a run or of a measurement; of a measurement, the whole point is measured with all its
     techniques. The verdict is equivalent, different (exit code 1), inconclusive, or cannot (exit code 6). With cannot,
@@ -255,7 +255,7 @@ def _files_of(run: Run) -> list[Path]:
 
 
 def plan_again(target: Target, launches: int | None) -> tuple[Plan, list[Suite]]:
-    """Plan what the record holds as it was: its cases, tier, runner and seed.
+    """Plan what the record holds as it was: its cases, tier and runner, and its seed where that was fixed.
 
     Cases that this checkout does not have are left out; ``differences`` names them.
 
@@ -268,7 +268,7 @@ def plan_again(target: Target, launches: int | None) -> tuple[Plan, list[Suite]]
     selection = Selection(
         tier=_tier(run.tier),
         launches=count,
-        seed=run.seeds.get("seed"),
+        seed=run.fixed_seed,
         only=frozenset(case_key(m) for m in target.measurements),
     )
     runner = on_this_machine(load_runner(content.find_runner(str(run.runner["name"]))))

@@ -49,7 +49,12 @@ MAX_SKIPS_SHOWN = 12
 
 
 _selection_options = together(
-    click.option("--seed", type=int, default=None, help="Seed of all inputs and orders."),
+    click.option(
+        "--seed",
+        type=int,
+        default=None,
+        help="Let all inputs and orders follow from this number; grade C at best [default: new draws].",
+    ),
     launch_options,
     click.option(
         "--filter",

@@ -156,6 +156,11 @@ class Run(Line):
     linked_run: str | None = Field(None, description="The run that this one repeats or confirms.")
     imported_from: dict[str, Any] | None = Field(None, description="Source file and format of an import.")
 
+    @property
+    def fixed_seed(self) -> int | None:
+        """The seed that all draws follow from; None where entropy was mixed in, which nobody could foresee."""
+        return self.seeds.get("seed") if self.seeds.get("fixed") else None
+
     @field_validator("format")
     @classmethod
     def _of_a_known_format(cls, number: int) -> int:

@@ -31,6 +31,7 @@ FLAGS = {
     "throttled": "from blocks in which the device lowered its clock, or a quota stopped the processor",
     "sandboxed": "of candidates in a sandbox, timed and judged from outside",
     "unisolated": "unisolated, so of grade C at best: of candidates that nothing kept from their judge",
+    "fixed-seed": "from draws that a seed fixed, so of grade C at best: who knows the seed knows the inputs",
     "from-size-and-time": "from size and time: the tool's own column is coarser than its column of times",
     "below-resolution": "below the resolution: some of the tool's samples read zero",
     "self-reported": "self-reported: figures of the programs themselves, neither measured nor verified here",

@@ -125,7 +125,7 @@ def run(
         launches: Launches of every block, or a range such as ``"5..60"``: as many as its comparisons need to be
             decided. None means the suites' own. One launch gives no interval.
         budget: Seconds, or a text such as ``"5min"``: measure until decided, and start no launch after this time.
-        seed: Of inputs and order; None means one that follows from the plan.
+        seed: All inputs and orders follow from it, and numbers are of grade C at best; None means new draws.
         results: The store; None means ``$PACELINE_RESULTS`` or ``results/local``.
         wait_s: Seconds to wait while another run measures on this machine.
         allow_concurrent: Measure although another run does; the record says so.

@@ -91,7 +91,7 @@ def prepare(
         launches: Number of launches of every block, or the range in which it is measured until decided; None means the
             suites' own.
         budget_s: Time after which no launch starts; every suite is then measured until decided.
-        seed: Of inputs and order; None means one of the suites' digest.
+        seed: All inputs and orders follow from it; None means new draws.
         elsewhere: Whether another machine will run it, with as many devices as the runner says.
         say: Told every warning.
 

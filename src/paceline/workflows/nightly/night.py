@@ -292,7 +292,7 @@ class Night:
         selection = Selection(
             tier=unit.tier,
             launches=unit.launches,
-            seed=record.run.seeds.get("seed"),
+            seed=record.run.fixed_seed,
             only=frozenset(_case(m) for m in repeated),
         )
         try:
