@@ -199,16 +199,7 @@ def points_of(record: RunRecord) -> list[Point]:
             continue
         cell = point.cells.get((m.label, m.metric.name))
         if cell is None:
-            cell = point.cells[(m.label, m.metric.name)] = Cell(
-                label=m.label,
-                technique=m.technique,
-                role=m.role,
-                case_id=m.case_id,
-                metric=m.metric.name,
-                unit=m.metric.unit,
-                better=m.metric.better,
-                contract_id=m.metric.contract_id,
-            )
+            cell = point.cells[(m.label, m.metric.name)] = _cell_of(m)
         cell.values[m.launch] = m.value
         cell.samples.sources[m.launch] = m
         cell.flags.update(m.flags, flags)
@@ -229,6 +220,20 @@ def points_of(record: RunRecord) -> list[Point]:
         wrong = {label for label, failed in point.failures.items() if any(m.status in WRONG for m in failed)}
         point.cells = {key: cell for key, cell in point.cells.items() if key[0] not in wrong}
     return sorted(points.values(), key=lambda p: (p.suite, sort_key(p.params)))
+
+
+def _cell_of(measurement: Measurement) -> Cell:
+    """Return the cell of a measurement's technique and metric, which holds no launch yet."""
+    return Cell(
+        label=measurement.label,
+        technique=measurement.technique,
+        role=measurement.role,
+        case_id=measurement.case_id,
+        metric=measurement.metric.name,
+        unit=measurement.metric.unit,
+        better=measurement.metric.better,
+        contract_id=measurement.metric.contract_id,
+    )
 
 
 def sort_key(params: Mapping[str, Any]) -> list[tuple[str, float, str]]:
