@@ -39,9 +39,9 @@ GRADES: Mapping[str, str] = {
 
 FIXED_SEED = "fixed-seed"
 """Flag of a run's numbers whose draws could be known beforehand."""
-UNVERIFIED = frozenset({"unchecked", "self-reported", "unisolated", FIXED_SEED})
-"""Flags of numbers of programs whose result nothing has checked, or which the program gave itself, of candidates that
-nothing kept from their judge, and of runs whose draws could be known."""
+UNVERIFIED = frozenset({"unchecked", "self-reported", "unisolated"})
+"""Flags of numbers of programs whose result nothing has checked, or which the program gave itself, and of candidates
+that nothing kept from their judge."""
 WRONG = frozenset({"incorrect", "refused", "invalid"})
 """Statuses that cast doubt on a technique's other launches."""
 
@@ -266,7 +266,8 @@ def causes_of_c(run: Run, num_launches: int, flags: Collection[str] = ()) -> lis
     without = "code without a commit" if run.code.get("commit") is None else ""
     dirty = uncommitted(run) if run.code.get("dirty") else ""
     unverified = "results that nothing checked" if UNVERIFIED & set(flags) else ""
-    return [cause for cause in (few, without, dirty, unverified) if cause]
+    known = "inputs that a seed fixed, which whoever knew it could know" if FIXED_SEED in flags else ""
+    return [cause for cause in (few, without, dirty, unverified, known) if cause]
 
 
 def uncommitted(run: Run) -> str:
