@@ -36,7 +36,7 @@ from paceline.spec.suite_file import load_suite
 from paceline.spec.user_techniques import declared
 from paceline.spec.yamlfile import load
 from paceline.workflows.choosing import metrics_today
-from paceline.workflows.stores import default_results, published_results
+from paceline.workflows.stores import stores
 
 THINGS = ("suites", "techniques", "runners", "families", "metrics", "papers")
 
@@ -224,15 +224,15 @@ def _metrics_by_name() -> dict[str, dict[str, Any]]:
 def _find_record(name: str, results: Path | None, others: set[str]) -> dict[str, Any]:
     from paceline.records.lookup import find_measurement, find_run  # noqa: PLC0415 - rarely needed here
 
-    roots = [results or default_results()]
-    published = published_results()
-    stores = [r for r in (*roots, published) if r is not None and r.is_dir()]
-    measured = find_measurement(stores, name)
+    roots = stores(results)
+    measured = find_measurement(roots, name)
     if measured is not None:
         return measured[1].model_dump(mode="json", exclude_none=True)
     try:
-        record = find_run(stores, name)
+        record = find_run(roots, name)
     except UserError as error:
+        if name == "latest":
+            raise
         raise UserError(f"nothing is called '{name}'", expected=expected_one_of(name, others)) from error
     return {"file": str(record.path), **record.run.model_dump(mode="json", exclude_none=True)}
 

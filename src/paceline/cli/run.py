@@ -148,7 +148,9 @@ def describe_plan(plan: Plan, earlier: Sequence[RunTimes] = (), *, wide: bool = 
         lines.append(f"{sum(reasons.values())} skipped:")
         lines += [f"  {count} × {reason}" for reason, count in reasons.most_common(MAX_SKIPS_SHOWN)]
         if len(reasons) > MAX_SKIPS_SHOWN:
-            lines.append(f"  … and {len(reasons) - MAX_SKIPS_SHOWN} more reasons (paceline plan --json)")
+            lines.append(
+                f"  … and {len(reasons) - MAX_SKIPS_SHOWN} more reasons (paceline plan SUITE --json)"
+            )
     return "\n".join(lines)
 
 

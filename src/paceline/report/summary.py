@@ -211,7 +211,7 @@ def _next(summary: Summary) -> list[str]:
         *lines,
         "paceline site open   # the tables and charts of these runs, in a browser",
         "paceline list suites   # what else can be measured here",
-        "paceline new technique   # begins one of your own, from a working example",
+        "paceline new technique my-lab/first   # begins one of your own, from a working example",
     ]
 
 
