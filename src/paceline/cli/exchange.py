@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError, UserErrors
 from paceline.base.family import Scalar
 from paceline.base.redaction import redact_arguments
@@ -112,7 +113,7 @@ def export(
         sys.stdout.buffer.flush()
     else:
         write(output, data, replace=force)
-        click.echo(f"{len(records)} runs in {output}", err=True)
+        click.echo(f"{number_of(len(records), 'run')} in {output}", err=True)
 
 
 def _name_empty(records: list[RunRecord], choice: Choice) -> None:
@@ -199,7 +200,7 @@ def _report(rows: list[dict[str, Any]], as_json: bool) -> None:
     for row in rows:
         missing = f", {row['without_number']} without a number" if row["without_number"] else ""
         click.echo(
-            f"{row['run_id']}  {row['measurements']} measurements{missing}, imported from {row['source']}"
+            f"{row['run_id']}  {number_of(row['measurements'], 'measurement')}{missing}, imported from {row['source']}"
         )
         left_out = [f"{count} of {kind}" for kind, count in row["skipped"].items()]
         for text in ([f"lines left out: {', '.join(left_out)}"] if left_out else []) + row["notes"]:

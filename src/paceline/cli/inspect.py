@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from paceline.base.contracts import contract_id
+from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_OK, EXIT_USAGE, UserError, UserErrors, expected_one_of
 from paceline.base.family import family_names, load_family
 from paceline.base.operation import Operation
@@ -277,7 +278,7 @@ def validate(files: tuple[Path, ...], as_json: bool) -> None:
     else:
         for error in errors:
             click.echo(f"error: {error}", err=True)
-        click.echo(f"{checked} files checked, {len(errors)} mistakes")
+        click.echo(f"{number_of(checked, 'file')} checked, {number_of(len(errors), 'mistake')}")
     sys.exit(EXIT_USAGE if errors else EXIT_OK)
 
 

@@ -14,6 +14,7 @@ import click
 
 from paceline.analysis.claims import evaluate, ledger, with_own_suites
 from paceline.base.collection import without_collection
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.family import family_names, load_family
 from paceline.base.technique import TechniqueSource
@@ -100,7 +101,9 @@ def build(
     if as_json:
         print_json({"site": str(target), "files": count, "runs": len(loaded.records)})
     else:
-        click.echo(f"{count} files from {len(loaded.records)} records; open {target / 'index.html'}")
+        click.echo(
+            f"{number_of(count, 'file')} from {number_of(len(loaded.records), 'record')}; open {target / 'index.html'}"
+        )
         for problem in loaded.problems:
             click.echo(f"not shown: {problem.path}: {problem.what}", err=True)
 

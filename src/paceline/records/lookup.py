@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.records.manifest import Manifest, read_manifest
 from paceline.records.record import Event, Measurement, Run, parse_line
@@ -65,7 +66,9 @@ def _found(
     if len(found) > 1:
         found = [p for p in found if _first(p) not in withdrawn] or found
     if len(found) > 1:
-        raise UserError(f"'{name}' fits {len(found)} runs", expected="more characters of the run id")
+        raise UserError(
+            f"'{name}' fits {number_of(len(found), 'run')}", expected="more characters of the run id"
+        )
     if not found:
         ids = [run_id for path in reversed(paths.values()) if (run_id := _measured_run(path))]
         raise no_such_run(name, ids[:NUM_SUGGESTED])

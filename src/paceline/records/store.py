@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paceline.base.collection import without_collection
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError, expected_one_of
 from paceline.records.contracts import mistold
 from paceline.records.limits import said
@@ -98,7 +99,9 @@ class Loaded:
         if len(found) == 1:
             return found[0]
         if len(found) > 1:
-            raise UserError(f"'{name}' fits {len(found)} runs", expected="more characters of the run id")
+            raise UserError(
+                f"'{name}' fits {number_of(len(found), 'run')}", expected="more characters of the run id"
+            )
         raise no_such_run(name, [r.run_id for r in runs[-8:]])
 
 

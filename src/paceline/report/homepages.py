@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from paceline.analysis.compare import Comparison
+from paceline.base.counting import number_of
 from paceline.base.family import load_family
 from paceline.records.record import Run
 from paceline.records.store import RunRecord
@@ -66,7 +67,10 @@ def hardware_sentence(boards: Sequence[Board]) -> str:
     """Say on what everything was measured, and which kind of hardware was not."""
     classes = sorted({b.host_class for b in boards})
     kinds = {str((p.run.device or {}).get("kind", "cpu")) for b in boards for p in b.points}
-    on = f"Every result here is from {'one class' if len(classes) == 1 else f'{len(classes)} classes'} of machine: "
+    on = (
+        f"Every result here is from {'one class' if len(classes) == 1 else number_of(len(classes), 'class')} "
+        "of machine: "
+    )
     on += "; ".join(classes) + "."
     return (
         on
@@ -124,7 +128,7 @@ def _cell(board: Board | None) -> Cell:
     if board is None:
         return Cell(text=ABSENT, kind="text quiet")
     count = len(board.points)
-    text = f"{count} {'point' if count == 1 else 'points'}"
+    text = number_of(count, "point")
     newest = max(p.run.started for p in board.points)[:10]
     return Cell(text=f"{text}, {newest}", href=f"boards/{board.slug}.html", kind="text")
 

@@ -12,6 +12,7 @@ from typing import Any
 from paceline.analysis.compare import Comparison, compare_points
 from paceline.analysis.evidence import image_class, params_key
 from paceline.analysis.points import Point, headline, points_of
+from paceline.base.counting import number_of
 from paceline.records.earlier_runs import read_times
 from paceline.records.lookup import find_runs
 from paceline.records.store import RunRecord
@@ -154,7 +155,7 @@ def effect_sentence(summary: Summary, comparison: Comparison) -> str:
 def open_sentence(summary: Summary, comparison: Comparison) -> str:
     """Say what could not be told apart, and why."""
     count = comparison.effect.num_launches
-    launches = f"{count} launch" + ("es" if count != 1 else "")
+    launches = number_of(count, "launch")
     shown = format_effect(comparison.effect, comparison.kind)
     needed = comparison.verdict.launches_needed
     why = comparison.verdict.reason or "the interval includes no change"

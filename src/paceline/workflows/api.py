@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline.analysis.failures import grouped
+from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_INCORRECT, EXIT_OK, IncorrectError, InfrastructureError, UserError
 from paceline.records.lookup import find_run
 from paceline.records.storage import resume_command
@@ -169,7 +170,7 @@ def run(
     )
     if outcome.path is None:
         raise InfrastructureError(
-            f"interrupted; {outcome.num_missing} results are missing, the rest is kept\n"
+            f"interrupted; {number_of(outcome.num_missing, 'result is', 'results are')} missing, the rest is kept\n"
             f"  fix: {resume_command(outcome.run_id, store)}"
         )
     return Run(
