@@ -195,7 +195,7 @@ def test_a_line_that_nobody_is_known_to_write_is_refused_and_a_lone_rule_hides_n
 ) -> None:
     rule = "-" * 40 + "\n"
     for line in ("hello", "gpu-7: something", "WARNING: unknown", "8 rows follow"):
-        with pytest.raises(UserError, match="columns?"):
+        with pytest.raises(UserError, match=r"columns?"):
             read(tmp_path, "nccl-tests", NCCL_TEXT + line + "\n")
     record = read(tmp_path, "nccl-tests", HEAD_TEXT + rule + ROWS_TEXT + rule)
     assert len(record.measurements) == 12

@@ -30,7 +30,7 @@ from paceline.report.exports import BINARY, render, write
 from paceline.report.exports import FORMATS as EXPORT_FORMATS
 from paceline.workflows.choosing import metrics_today, parse_filters, split_names
 from paceline.workflows.showing import Asked
-from paceline.workflows.stores import default_results, stores
+from paceline.workflows.stores import default_results, stores, stores_of
 
 ALL_FORMATS = {**READER_FORMATS, **EXPORT_FORMATS}
 
@@ -88,7 +88,7 @@ def export(
         )
         publish(
             style,
-            stores(results),
+            stores(results, published=None if runs or suites else False),
             asked,
             against=against,
             chart=chart,
@@ -99,10 +99,9 @@ def export(
         return
     if output is None and style in BINARY:
         raise UserError(f"{style} is not text", where="--output", fix=f"--output results.{style}")
-    roots = stores(results)
     records: dict[str, RunRecord] = {}
     for name in runs or ("latest",):
-        record = find_run(roots, name)
+        record = find_run(stores_of(results, name), name)
         records[record.run_id] = record
     choice = Choice(metrics=metrics_today(split_names(metrics), say=warn), techniques=split_names(techniques))
     if style != "traces":

@@ -37,7 +37,7 @@ from paceline.spec.suite_file import load_suite
 from paceline.spec.user_techniques import declared
 from paceline.spec.yamlfile import load
 from paceline.workflows.choosing import metrics_today
-from paceline.workflows.stores import stores
+from paceline.workflows.stores import stores_of
 
 THINGS = ("suites", "techniques", "runners", "families", "metrics", "papers")
 
@@ -225,7 +225,7 @@ def _metrics_by_name() -> dict[str, dict[str, Any]]:
 def _find_record(name: str, results: Path | None, others: set[str]) -> dict[str, Any]:
     from paceline.records.lookup import find_measurement, find_run  # noqa: PLC0415 - rarely needed here
 
-    roots = stores(results)
+    roots = stores_of(results, name)
     measured = find_measurement(roots, name)
     if measured is not None:
         return measured[1].model_dump(mode="json", exclude_none=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
@@ -133,15 +133,25 @@ def _cell(board: Board | None) -> Cell:
     return Cell(text=f"{text}, {newest}", href=f"boards/{board.slug}.html", kind="text")
 
 
-def board_list(found: Sequence[tuple[Board, Sequence[Comparison]]]) -> Grid:
-    """Return a line for each board, by family: where it was measured, by what it is ranked, how comparisons ended."""
+def board_list(
+    found: Sequence[tuple[Board, Sequence[Comparison]]], published: Collection[str] = frozenset()
+) -> Grid:
+    """Return a line for each board, by family: where it was measured, by what it is ranked, how comparisons ended.
+
+    Boards of published runs alone are marked and come last, their families too.
+    """
     families: dict[str, list[tuple[Cell, ...]]] = {}
-    for board, comparisons in sorted(found, key=lambda f: (f[0].family, f[0].suite, f[0].runner)):
+
+    def place_of(board: Board) -> tuple[object, ...]:
+        return board.only_of(published), board.family, board.suite, board.runner
+
+    for board, comparisons in sorted(found, key=lambda f: place_of(f[0])):
         metric = primary_metric(board.points)
         lost = losses(comparisons)
         texts = (qualified(c, lost.get((id(c.point), c.label))) for c in comparisons if c.metric == metric)
         names = Counter(text.partition(" (")[0] for text in texts)
-        place = ", ".join(part for part in (board.runner, board.host_class, board.image_class) if part)
+        mark = "published" if board.only_of(published) else None
+        place = ", ".join(part for part in (board.runner, board.host_class, board.image_class, mark) if part)
         labels = {name for p in board.points for name in (*p.labels, *p.failures)}
         row = (
             Cell(text=board.suite, href=f"boards/{board.slug}.html", kind="text technique"),

@@ -39,12 +39,10 @@ from paceline.workflows.dataframes import (
     measurement_table,
 )
 from paceline.workflows.running import earlier_runs, exit_code, perform, prepare
-from paceline.workflows.stores import default_results, stores
+from paceline.workflows.stores import LATEST, default_results, stores_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-LATEST = "latest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +281,8 @@ def _record(run: RunLike, results: str | Path | None) -> RunRecord:
         return read_record(run.path)
     if run is not None and Path(run).is_file():
         return read_record(Path(run))
-    return find_run(stores(_folder(results)), LATEST if run is None else str(run))
+    name = LATEST if run is None else str(run)
+    return find_run(stores_of(_folder(results), name), name)
 
 
 def _all_of(store: Path) -> list[RunRecord]:
