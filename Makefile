@@ -23,8 +23,11 @@ CHAOS ?=
 
 .PHONY: setup dev bench first-contact test test-full test-measured check format docs image-base image locks reasoner denoiser smoke nightly site gate calibrate clean
 
+how_to_call = printf '%s\n' '' 'To call paceline in this shell:  . $(BIN)/activate'
+
 # What measuring needs; "dev" adds what tests and checks need.
 setup: $(READY)
+	@$(how_to_call)
 dev: $(READY_DEV)
 
 install = $(PYTHON) setup/install.py --venv $(VENV) --torch $(TORCH) --installer $(INSTALLER)
@@ -37,12 +40,12 @@ $(READY_DEV): pyproject.toml constraints.txt setup/install.py
 	touch $(READY) $@
 
 # Each suite is a run of its own, so that its table is there as soon as it is measured.
-bench: setup
+bench: $(READY)
 	@status=0; \
 	for suite in $(SUITES); do \
 		$(BIN)/paceline run $$suite --tier $(TIER) --runner $(RUNNER) || status=$$?; \
 	done; \
-	$(BIN)/paceline site build && $(BIN)/paceline summary $(SUITES) && exit $$status
+	$(BIN)/paceline site build && $(BIN)/paceline summary $(SUITES) && { $(how_to_call); exit $$status; }
 
 # Three suites (docs/testing.md): what has to pass before a change lands, everything that no clock decides, and what asks
 # this machine's speed. TESTS=FILE runs those tests, whatever their suite; JUNIT=FOLDER leaves a JUnit file of each part;
@@ -61,7 +64,7 @@ test-full: dev
 test-measured: dev
 	$(call run_suite,measured)
 
-first-contact: setup
+first-contact: $(READY)
 	$(BIN)/paceline first-contact --runner $(RUNNER)
 
 check: dev
@@ -77,39 +80,39 @@ format: dev
 
 # Container images, built on this host's Docker Engine without a registry. For accelerators, on the vendor's image:
 #   make image DEVICE=cuda BASE=REGISTRY/NAME@sha256:...
-image-base: setup
+image-base: $(READY)
 	$(BIN)/python containers/build.py base
 
-image: setup
+image: $(READY)
 	$(BIN)/python containers/build.py image $(DEVICE) --base '$(BASE)'
 
-locks: setup
+locks: $(READY)
 	$(BIN)/python containers/build.py lock cpu
 	$(BIN)/python containers/build.py lock accelerator
 
-reasoner: setup
+reasoner: $(READY)
 	$(BIN)/python -m paceline.families.reasoning.core.reasoner train weak
 	$(BIN)/python -m paceline.families.reasoning.core.reasoner train strong
 
-denoiser: setup
+denoiser: $(READY)
 	$(BIN)/python -m paceline.families.serving.ops.denoise
 
-docs: setup
+docs: $(READY)
 	$(BIN)/python -m paceline.cli.reference docs
 
-smoke: setup
+smoke: $(READY)
 	$(BIN)/paceline run collectives/all-reduce --tier quick --launches 1 --filter size_bytes=4KiB
 
-nightly: setup
+nightly: $(READY)
 	$(BIN)/paceline nightly --config $(NIGHTLY)
 
-site: setup
+site: $(READY)
 	$(BIN)/paceline site build
 
-gate: setup
+gate: $(READY)
 	$(BIN)/paceline gate $(RUN)
 
-calibrate: setup
+calibrate: $(READY)
 	$(BIN)/paceline calibrate
 	$(BIN)/paceline calibrate --runner local-cpu
 	$(BIN)/paceline calibrate --runner local-cpu --against bare-loop

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from paceline.base.counting import plural_of
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 QUOTED = re.findall(r"^\| `([^`]+)`", PAGE, re.M)
@@ -28,12 +30,23 @@ def said() -> str:
     return "\n".join(lines)
 
 
+def part(value: ast.expr) -> str:
+    """Return a part of an f-string; a counted noun is shown as several."""
+    if isinstance(value, ast.Constant):
+        return str(value.value)
+    call = value.value if isinstance(value, ast.FormattedValue) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "number_of":
+        words = [str(word.value) for word in call.args[1:] if isinstance(word, ast.Constant)]
+        return f"{HOLE} {words[1] if len(words) > 1 else plural_of(words[0])}"
+    return HOLE
+
+
 def texts(tree: ast.AST) -> list[str]:
     """Return the strings of a module, f-strings with holes."""
     found: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
-            found.append("".join(str(v.value) if isinstance(v, ast.Constant) else HOLE for v in node.values))
+            found.append("".join(part(v) for v in node.values))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             found.append(node.value)
     return found
@@ -51,3 +64,4 @@ def test_a_quoted_message_is_one_of_the_program(message: str) -> None:
 def test_a_message_that_nobody_says_is_found() -> None:
     assert "the machine is haunted" not in said()
     assert texts(ast.parse('x = f"a {b} c" "d"'))[0] == f"a {HOLE} cd"
+    assert texts(ast.parse("f\"{number_of(n, 'launch')}\""))[0] == f"{HOLE} launches"

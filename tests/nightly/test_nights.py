@@ -145,9 +145,9 @@ def test_exactly_the_series_that_became_slower_alarms_and_the_site_shows_both_ni
     assert second.returncode == EXIT_REGRESSION, second.stderr
     found = facts(second)
     assert alarmed(found) == [("lab/watched", "latency", 0.002)]
-    assert "1 suspects are measured again" in second.stderr
+    assert "1 suspect is measured again" in second.stderr
     assert ElementTree.parse(tmp_path / "night.xml").getroot().get("failures") == "1"
-    assert "**1 alarms.**" in (tmp_path / "summary.md").read_text()
+    assert "**1 alarm.**" in (tmp_path / "summary.md").read_text()
     runs = {r.run.reason: r for r in load([place.store]).records}
     assert runs["confirm"].run.linked_run == found["units"][0]["run_id"] == found["units"][0][
         "confirm_run"

@@ -56,7 +56,7 @@ def test_counts_that_are_not_those_of_cost_do_not_conform() -> None:
     found = [result(measured={"messages": 4.0}, predicted={"messages": 6.0})]
     assert "messages is 4.0000, formula 6.0000" in problems_of(found)[0]
     assert report(found)[0] == "mine: does not conform"
-    assert "  all_reduce: 0 of 1 points passed" in report(found)
+    assert "  all_reduce: 0 of 1 point passed" in report(found)
 
 
 def test_points_that_it_does_not_support_are_no_fault_but_named() -> None:

@@ -218,7 +218,7 @@ def test_where_a_side_failed_everywhere_older_numbers_do_not_decide(side: str) -
     lines += [factory.measurement(run, side, n, [], suite_version=2, reason="it broke") for n in range(5)]
     (found,) = evaluate([older, factory.in_memory(run, lines)], facts(claim({"ratio_at_most": 0.8})))
     assert (found.verdict, found.worst) == ("inconclusive", None)
-    assert found.reason == f"{side} failed at 1 of 1 points: crashed: it broke"
+    assert found.reason == f"{side} failed at 1 of 1 point: crashed: it broke"
 
 
 def test_a_place_that_cannot_run_a_technique_decides_nothing() -> None:
@@ -324,7 +324,7 @@ def test_the_page_of_claims_holds_what_was_measured_and_counts_the_rest() -> Non
     assert "fast \\| faster # and fast" in row and "**not reproduced**" in row
     assert "latency of ring / native where ranks = 2 (collectives/example)" in row
     assert row.split("|")[-2].strip().startswith("B; ")
-    assert "the 1 claims that a run decided; 1 more wait" in page
+    assert "the 1 claim that a run decided; 1 more wait" in page
     assert "wire_bytes" not in page
 
 

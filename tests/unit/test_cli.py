@@ -168,7 +168,7 @@ MISTAKES = [
     (["plan", "collectives/all-reduce", "--launches", "2..9"], "needs 3 launches before its first look"),
     (
         ["plan", "collectives/all-reduce", "--launches", "5", "--budget", "1min"],
-        "5 launches are a fixed number; give a range such as 5..60",
+        "a fixed number of launches (5) takes no budget; give a range such as 5..60",
     ),
     (["plan", "collectives/all-reduce", "--budget", "soon"], "Invalid value for '--budget'"),
     (["run"], "no suite given"),
@@ -258,7 +258,7 @@ def test_a_plan_is_printed_as_json_and_as_text() -> None:
     shown = json.loads(invoke(*arguments, "--json").output)
     labels = {c["label"] for b in shown["blocks"] for c in b["cases"]}
     assert labels == {"native", "ring"}
-    assert invoke(*arguments).output.startswith("2 cases in 1 blocks, ")
+    assert invoke(*arguments).output.startswith("2 cases in 1 block, ")
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ class DeadLauncher:
             'Traceback (most recent call last):\n  File "x"\nKeyError: 7\n',
             "ended with exit code 1: KeyError: 7;",
         ),
-        (-9, "", "was killed by signal 9 (SIGKILL); 1 results are missing"),
+        (-9, "", "was killed by signal 9 (SIGKILL); 1 result is missing"),
         (127, "run.sh: 9: exec: python3: not found", "exit code 127: run.sh: 9: exec: python3: not found; 1"),
     ],
 )

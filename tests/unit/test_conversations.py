@@ -113,7 +113,7 @@ def test_an_entry_that_is_none_is_counted_by_its_reason(
     file = read_conversations(tmp_path / "talks.json")
     assert [e.reason for e in file.entries] == [None, reason]
     assert choice.sessions[0][0].messages == (("user", "w1 w2"),)
-    with pytest.raises(UserError, match=f"has 1 exchanges that can be asked for; 1 {reason}"):
+    with pytest.raises(UserError, match=f"has 1 exchange that can be asked for; 1 {reason}"):
         chosen(tmp_path, folder, PLAIN, entry, requests=2)
 
 
@@ -130,7 +130,7 @@ def test_content_in_parts_of_text_is_text(tmp_path: Path) -> None:
         ('[{"conversations": [}]', "talks:1: not JSON"),
         ('{"messages": []}\n{"messages"\n', "talks:2: not JSON"),
         ("[1]", "entry 0: not a JSON object"),
-        ('[{"turns": []}]', "none of 1 entries has 'conversations' or 'messages'"),
+        ('[{"turns": []}]', "none of 1 entry has 'conversations' or 'messages'"),
         ("", "none of 0 entries"),
     ],
 )

@@ -108,7 +108,7 @@ def test_a_run_and_the_doctor_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert replace(IDLE, quota_cores=2.0).limit is None
     limited = replace(IDLE, quota_cores=0.25)
     assert limited.limit is not None
-    assert limited.limit.startswith("a quota leaves this process 0.25 of 2 cores' time")
+    assert limited.limit.startswith("a quota leaves this process 0.25 of the time of 2 cores")
     assert limited.disturbances == [], "waiting does not end it"
     said: list[str] = []
     monkeypatch.setattr(occupation, "look", lambda runner: limited)

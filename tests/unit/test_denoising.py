@@ -320,7 +320,7 @@ def test_journals_that_do_not_fit_together_are_refused() -> None:
             rate=1,
             delay=0,
         )
-    with pytest.raises(ValueError, match="rank 0 sends 1 messages to rank 1, which receives 0"):
+    with pytest.raises(ValueError, match="rank 0 sends 1 message to rank 1, which receives 0"):
         replay([[sends(0, (1, 4))], []], rate=1, delay=0)
     with pytest.raises(ValueError, match="communicates otherwise"):
         least([[computes(1.0), waits(0)], [computes(1.0), sends(0, (1, 4))]])

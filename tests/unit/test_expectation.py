@@ -72,7 +72,7 @@ def said(record: RunRecord, *arguments: str) -> str:
 def test_plan_says_it_with_the_run_on_which_it_rests(record: RunRecord) -> None:
     text = said(record, "--launches", "5..40", "--filter", "trial=0")
     assert "5 to 40 launches until decided" in text
-    assert f"by run {record.run_id[:13]} it can be expected to decide 1 of 1 comparisons" in text
+    assert f"by run {record.run_id[:13]} it can be expected to decide 1 of 1 comparison" in text
     found: dict[str, Any] = json.loads(said(record, "--budget", "1h", "--filter", "trial=0", "--json"))
     assert found["expected"]["num_known"] == 1
     assert found["stopping"]["budget_s"] == 3600

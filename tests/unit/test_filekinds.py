@@ -38,7 +38,7 @@ def test_every_kind_is_known_under_every_name(kind: str, name: str, tmp_path: Pa
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(FILES[kind].read_text())
-    assert validate(path) == (0, "1 files checked, 0 mistakes\n")
+    assert validate(path) == (0, "1 file checked, 0 mistakes\n")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_file_of_no_kind_is_one_mistake_with_the_kinds_and_the_nearest(
     path.write_text(text)
     code, output = validate(path)
     assert code == 2
-    assert "1 files checked, 1 mistakes" in output
+    assert "1 file checked, 1 mistake" in output
     assert f"error: {path}:1: the file is none of the kinds" in output
     assert said in output
     assert all(kind.title in output for kind in BY_KEY.values())

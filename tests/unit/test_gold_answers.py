@@ -111,7 +111,7 @@ def test_rows_that_cannot_be_read_are_left_out_named_and_counted_where_that_is_a
         assert all(f"{path}:{number}" in named for number in (2, 3, 4))
     whole = read_all("aime", lines(tmp_path / "b.jsonl", rows[:1]), allow_partial=True)
     assert whole.facts() == {}
-    with pytest.raises(UserError, match="there is no problem; 1 rows cannot be read"):
+    with pytest.raises(UserError, match="there is no problem; 1 row cannot be read"):
         read_all("aime", lines(tmp_path / "c.jsonl", rows[1:2]), allow_partial=True)
 
 

@@ -105,6 +105,6 @@ def test_heads_that_do_not_divide_are_unsupported(kv_heads: int, ranks: int, wha
 
 def test_sequences_that_do_not_divide_are_unsupported() -> None:
     with pytest.raises(
-        UnsupportedError, match=r"6 sequences cannot be dealt out evenly to 1 copies .* in 4 micro"
+        UnsupportedError, match=r"6 sequences cannot be dealt out evenly to 1 copy .* in 4 micro"
     ):
         Megatron3d(make_task(batch=6, microbatches=4), make_comm())

@@ -76,7 +76,7 @@ def test_pairing_sees_what_independent_samples_hide() -> None:
 def test_few_questions_have_no_interval_and_unequal_numbers_are_refused() -> None:
     assert compare_paired([1.0], [0.0]).low is None
     assert math.isnan(compare_paired([], []).difference)
-    with pytest.raises(ValueError, match="1 answers beside 3"):
+    with pytest.raises(ValueError, match="1 answer beside 3"):
         compare_paired([1.0], [1.0, 0.0, 1.0])
 
 

@@ -126,7 +126,7 @@ def test_a_run_in_both_forms_is_one_record(tmp_path: Path) -> None:
     assert compact(tmp_path, tmp_path / "all.parquet") == 4
     assert merge(tmp_path / "new", [tmp_path]) == (1, [])
     told = CliRunner().invoke(application, ["store", "verify", "--results", str(tmp_path)])
-    assert told.output == "1 records, 0 problems\n"
+    assert told.output == "1 record, 0 problems\n"
 
 
 def test_verifying_a_store_keeps_no_more_than_one_record_in_memory(

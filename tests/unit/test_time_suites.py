@@ -85,7 +85,7 @@ def test_equal_commands_are_one_suite_and_others_are_others() -> None:
         ({"commands": [" "]}, "COMMANDS: the command is empty"),
         ({"check": "grep '"}, "--check: "),
         ({"names": ["A"]}, "--name: 'A' is not a name"),
-        ({"names": ["a", "b"]}, "--name: 2 names for 1 commands"),
+        ({"names": ["a", "b"]}, "--name: 2 names for 1 command"),
         ({"variables": ["A"]}, "--env: 'A' is no variable"),
         ({"metrics": ["loss"]}, "--metric=loss: 'loss' is no NAME=WHERE"),
         ({"metrics": ["loss=("]}, "is no regular expression"),

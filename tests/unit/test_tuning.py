@@ -66,11 +66,11 @@ MISTAKES = [
         "technique: diloco, options: {outer_rate: 0.4}",
         "technique: noloco",
         "9:techniques.1",
-        "had 1 trials",
+        "had 1 trial",
         None,
     ),
     ("{ddp-ring: has", "{ddp: has", "16:tuning.untuned.ddp", "no technique 'ddp'", "ddp-ring"),
-    ("  untuned: {ddp-ring: has no settings}\n", "", "8:techniques.0", "'ddp-ring' had 1 trials", None),
+    ("  untuned: {ddp-ring: has no settings}\n", "", "8:techniques.0", "'ddp-ring' had 1 trial", None),
     ("training/trials", "training/trails", "13:tuning.suite", "training/trails", "training/trials"),
     ("training/trials", "training/tuned", "13:tuning.suite", "rest on trials themselves", None),
     ("metric: eval_loss", "metric: eval_los", "15:tuning.metric", "does not compare 'eval_los'", "eval_loss"),
@@ -153,7 +153,7 @@ def test_trials_are_of_the_same_work(folder: Path) -> None:
 
 
 def test_one_setting_under_two_labels_is_one_trial(folder: Path) -> None:
-    with pytest.raises(UserError, match="'noloco' had 1 trials in training/trials"):
+    with pytest.raises(UserError, match="'noloco' had 1 trial in training/trials"):
         suite_text.load(folder, ("  - ddp-ring\n", "  - ddp-ring\n  - noloco\n"), text=TUNED)
 
 

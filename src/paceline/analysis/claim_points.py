@@ -21,6 +21,7 @@ from paceline.analysis.evidence import (
     with_defaults,
 )
 from paceline.analysis.points import LEADERBOARD_LAUNCHES, Cell, Point, points_of
+from paceline.base.counting import number_of
 from paceline.base.family import Family
 from paceline.records.record import Run
 from paceline.records.store import RunRecord
@@ -290,5 +291,5 @@ def _failed(own: Sequence[Point], labels: Iterable[str], *, ignored: Sequence[st
         bad = [p.failures[label][0] for p in own if label in p.failures]
         bad = [m for m in bad if m.status not in ignored]
         if bad:
-            return f"{label} failed at {len(bad)} of {len(own)} points: {bad[0].status}: {bad[0].reason}"
+            return f"{label} failed at {len(bad)} of {number_of(len(own), 'point')}: {bad[0].status}: {bad[0].reason}"
     return None

@@ -25,6 +25,7 @@ from paceline.analysis.claim_verdicts import (
 from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey
 from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point, grade_of
 from paceline.analysis.premises import Checker
+from paceline.base.counting import number_of
 from paceline.base.family import Family, family_names, load_family
 from paceline.records.store import RunRecord
 from paceline.spec.grammar import Claim
@@ -254,7 +255,7 @@ def _few_launches(found: Found) -> str | None:
     if found.estimate.num_launches < 2 and found.estimate.low is None:
         return "one launch gives no interval"
     if found.launches < LEADERBOARD_LAUNCHES:
-        return f"exploratory: {found.launches} launches, {LEADERBOARD_LAUNCHES} are asked for"
+        return f"exploratory: {number_of(found.launches, 'launch')}, {LEADERBOARD_LAUNCHES} are asked for"
     return None
 
 
@@ -318,7 +319,7 @@ def _paper_verdict(paper: Paper, results: Sequence[ClaimResult]) -> tuple[str, s
         remarks = [f"{open_claims} further claims not run" if open_claims else None]
         if worst == UNTESTABLE:
             own = [r for r in measured if r.verdict == UNTESTABLE]
-            remarks.insert(0, f"{len(own)} of {len(results)} claims: {own[0].reason}")
+            remarks.insert(0, f"{len(own)} of {number_of(len(results), 'claim')}: {own[0].reason}")
         return worst, "; ".join(filter(None, remarks)) or None
     if results:
         return "not run", results[0].reason

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.base.root_cause import kind_of, ranks_text, without_ranks
 from paceline.records.record import Measurement
 
@@ -44,7 +45,9 @@ class Failure:
         counts = [(self.num_cases, "cases"), (len(self.launches), "launches")]
         parts = [f"{number} {noun}" for number, noun in counts if number > 1]
         if self.ranks:
-            parts.append(ranks_text(self.ranks) if len(self.ranks) == 1 else f"{len(self.ranks)} ranks")
+            parts.append(
+                ranks_text(self.ranks) if len(self.ranks) == 1 else number_of(len(self.ranks), "rank")
+            )
         return ", ".join(parts)
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError, expected_one_of
 from paceline.records.imports.sample_logs import SampleLog, metrics, variants
 from paceline.stats.clusters import ClusteredDifference, clustered_difference
@@ -116,7 +117,8 @@ def _pair(first: Side, other: Side, cluster: str | None, partial: bool) -> Sampl
     only_first, only_other = len(first.values) - len(common), len(other.values) - len(common)
     if not common or ((only_first or only_other) and not partial):
         raise UserError(
-            f"{len(common)} items are in both, {only_first} in {first.name} alone, {only_other} in {other.name} alone",
+            f"{number_of(len(common), 'item is', 'items are')} in both, {only_first} in {first.name} alone, "
+            f"{only_other} in {other.name} alone",
             where=other.name,
             expected="logs of the same items",
             fix="--allow-partial compares those of both"

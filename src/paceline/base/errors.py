@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 
+from paceline.base.counting import number_of
+
 EXIT_OK = 0
 EXIT_REGRESSION = 1
 EXIT_USAGE = 2
@@ -148,6 +150,6 @@ def expected_one_of(name: str, choices: Iterable[str]) -> str:
     many = len(options) > MOST_SHOWN
     if many:
         alike = difflib.get_close_matches(name, options, n=MOST_SHOWN // 2, cutoff=0.0)
-        shown = f"{', '.join(alike)} and {len(options) - len(alike)} others"
+        shown = f"{', '.join(alike)} and {number_of(len(options) - len(alike), 'other')}"
     match = nearest(name, options)
     return f"one of: {shown}" + (f" — did you mean '{match}'?" if match else "")

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import util
 
+from paceline.base.counting import number_of
+
 PACKAGE = re.compile(r"([A-Za-z_]\w*)(?:>=(\d+(?:\.\d+)*))?")
 """How a package is required: by the name that is imported, and at most with its least version."""
 PACKAGE_RULE = "a name to import, such as 'triton', or with its least version, such as 'triton>=3.5'"
@@ -47,9 +49,9 @@ class Requirements(DeviceRequirements, DtypeRequirements, RankRequirements):
         """Say why a case cannot run, or None when every requirement holds; unknown facts are not judged."""
         if ranks is not None:
             if ranks < self.min_ranks:
-                return f"needs at least {self.min_ranks} ranks"
+                return f"needs at least {number_of(self.min_ranks, 'rank')}"
             if self.max_ranks is not None and ranks > self.max_ranks:
-                return f"needs at most {self.max_ranks} ranks"
+                return f"needs at most {number_of(self.max_ranks, 'rank')}"
             if self.power_of_two_ranks and ranks & (ranks - 1):
                 return f"needs a power of two of ranks, not {ranks}"
         if dtype is not None and self.dtypes and dtype not in self.dtypes:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from paceline.analysis.points import Cell, Point, points_of
+from paceline.base.counting import number_of
 from paceline.base.errors import InfrastructureError, UserErrors
 from paceline.calibration.starts import told
 from paceline.calibration.trials import Figure, run_suite
@@ -147,7 +148,8 @@ def _figure(
     shared, used = _usable(sides, design)
     if len(shared) < LEAST_LAUNCHES:
         raise InfrastructureError(
-            f"{len(shared)} of {design.launches} launches gave half of the {design.rounds} rounds of {label} and "
+            f"{len(shared)} of {number_of(design.launches, 'launch')} gave half of the "
+            f"{number_of(design.rounds, 'round')} of {label} and "
             f"{baseline} in each instance; {LEAST_LAUNCHES} are the least: run it again, with fewer --rounds"
         )
     logs = [_logs(cell, shared, used) for cell in sides]

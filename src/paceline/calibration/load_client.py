@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 
+from paceline.base.counting import number_of
 from paceline.calibration.trials import Figure
 from paceline.families.serving.core.load.arrivals import draw_arrivals
 from paceline.families.serving.core.load.calls import Call, Workload
@@ -248,5 +249,7 @@ def _capacity() -> list[Figure]:
 
         found = find_capacity(probe, start_per_s=truth / 1.7, most_per_s=1000, target=TARGET, requests=1200)
         errors.append(abs(found.rate_per_s / truth - 1))
-    what = f"a queue of {PLACES} places that carries {truth:.0f} calls/s; worst of 3 seeds"
+    what = (
+        f"a queue of {PLACES} places that carries {number_of(truth, 'call', form='.0f')}/s; worst of 3 seeds"
+    )
     return [_at_most("error of found capacity", what, max(errors), 0.05, "ratio", 3)]

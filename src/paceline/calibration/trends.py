@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from paceline.analysis.changes import Change, change_points
+from paceline.base.counting import number_of
 from paceline.calibration.trials import Figure
 from paceline.stats.estimates import wilson
 
@@ -38,7 +39,7 @@ def trend_figures(trials: int, progress: Callable[[str], None] = lambda name: No
         progress(f"drift of {nightly:.1%}")
         figures.append(_drift(nightly, changed))
     for clean in (8, 12, 24):
-        progress(f"step after {clean} nights")
+        progress(f"step after {number_of(clean, 'night')}")
         figures.append(_step(clean, changed))
     return figures
 
@@ -124,7 +125,7 @@ def _step(clean: int, trials: int) -> Figure:
         levels[clean:] += math.log(1.5)
         hits += any(clean <= c.found < clean + 10 for c in _changes(levels))
     return _share(
-        f"step of 50 % after {clean} nights",
+        f"step of 50 % after {number_of(clean, 'night')}",
         "found within ten nights",
         hits,
         trials,

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_OK, EXIT_REGRESSION, UserError
 from paceline.cli.inspect import check_technique
 from paceline.cli.options import json_option, machine_options, print_json, warn
@@ -118,7 +119,7 @@ def _operation(operation: str, results: Sequence[ConformanceResult]) -> Iterator
     """Say what was checked of one operation."""
     passed = [r for r in results if r.status == "ok" and r.fault is None]
     varying = _varying(r.params for r in results)
-    yield f"{operation}: {len(passed)} of {len(results)} points passed"
+    yield f"{operation}: {len(passed)} of {number_of(len(results), 'point')} passed"
     yield f"  points: {_values(varying) or _named(results[0], results[0].params)}"
     right = [r for r in results if r.status == "ok"]
     for oracle in dict.fromkeys(str(r.correctness.get("oracle")) for r in right):
@@ -176,7 +177,7 @@ def _values(varying: Mapping[str, Sequence[Any]]) -> str:
     for key, values in varying.items():
         words = [str(v) for v in values]
         if len(words) > MOST_VALUES:
-            words = [f"{words[0]} to {words[-1]}, {len(words)} values"]
+            words = [f"{words[0]} to {words[-1]}, {number_of(len(words), 'value')}"]
         texts.append(f"{key} {', '.join(words)}")
     return "; ".join(texts)
 

@@ -31,7 +31,7 @@ from paceline.workflows.comparing import (
     comparison_facts,
     run_comparison_facts,
 )
-from paceline.workflows.stores import load_stores, stores
+from paceline.workflows.stores import load_stores, stores_of
 
 FORMATS = ("table", "md", "json", "html")
 
@@ -83,11 +83,11 @@ def compare(
 
     Techniques of one run share launches, and their intervals are computed over paired launches. Two runs were measured
     at different times, and the table says so; a second table lists their other differences (not with --format json).
+    The newest run is one's own; a published one is named by its id.
     """
     if as_json and style not in ("table", "json"):
         raise click.UsageError(f"--json and --format {style} ask for two texts; give one of them")
     _refuse_idle_options(b, by, force=force)
-    roots = stores(results)
     style = "json" if as_json else style
     chosen: dict[str, Any] = {
         "metrics": metrics_today(split_names(metrics), say=warn), "margin": margin, "say": warn
@@ -95,7 +95,7 @@ def compare(
     data: list[dict[str, Any]]
     ends: list[str] = []
     if b is None:
-        record = find_run(roots, a)
+        record = find_run(stores_of(results, a), a)
         points, found = compare_one(record, **chosen)
         # a board ranks by its suite's metric: what was asked for is laid out one comparison a row
         asked = chosen["metrics"]
@@ -103,10 +103,12 @@ def compare(
         data = [comparison_facts(c) for c in found]
         ends = stop_lines(record)
     elif by == "technique":
-        _, found = compare_one(find_run(roots, run_name), baseline=b, technique=a, **chosen)
+        _, found = compare_one(
+            find_run(stores_of(results, run_name), run_name), baseline=b, technique=a, **chosen
+        )
         tables, data = [comparison_table(found, wide=wide)], [comparison_facts(c) for c in found]
     else:
-        left, right = find_run(roots, a), find_run(roots, b)
+        left, right = (find_run(stores_of(results, name), name) for name in (a, b))
         series, reason = compare_two(left, right, force=force, **chosen)
         table = run_comparison_table(series, left.run_id[:13], right.run_id[:13], wide=wide)
         tables = [marked(table, reason), difference_table(left.run, right.run)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK, UserError
 from paceline.cli.options import json_option, print_json, renamed_option, results_option
 from paceline.workflows.stores import default_results
@@ -112,5 +113,5 @@ def _clean(*, dry_run: bool, as_json: bool) -> None:
         for x in found:
             said = "would remove" if dry_run else "could not remove" if x.name in failed else "removed"
             click.echo(f"{said} {x.kind} {x.name}: {failed.get(x.name, x.why)}")
-        click.echo(f"{len(found)} leftovers" if found else "nothing was left behind")
+        click.echo(number_of(len(found), "leftover") if found else "nothing was left behind")
     sys.exit(EXIT_INFRASTRUCTURE if failed else EXIT_OK)

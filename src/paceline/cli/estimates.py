@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.base.units import format_duration
 from paceline.spec.plan import Plan
 
@@ -19,7 +20,8 @@ def estimate_text(plan: Plan, estimate: Mapping[str, Any], *, wide: bool = False
     text = f"{time_text(plan, estimate)}{f', {most}' if wide else ''}"
     if estimate["num_over_limit"]:
         text += (
-            f"\n  by the formula {estimate['num_over_limit']} of {len(plan.blocks)} points need longer here than their "
+            f"\n  by the formula {estimate['num_over_limit']} of {number_of(len(plan.blocks), 'point')} need "
+            "longer here than their "
             "time-out, and would fail"
         )
     return text
@@ -36,18 +38,21 @@ def time_text(plan: Plan, estimate: Mapping[str, Any]) -> str:
 def basis_text(plan: Plan, estimate: Mapping[str, Any]) -> str:
     """Say on what an estimate rests."""
     number = estimate["num_runs"]
-    runs = f"from {number} earlier run{'s' if number != 1 else ''} on such a host"
+    runs = f"from {number_of(number, 'earlier run')} on such a host"
     if estimate["basis"] == "earlier runs":
         return runs
     if estimate["basis"] == "earlier runs and formula":
-        return f"{runs} for {estimate['num_blocks_known']} of {len(plan.blocks)} points"
+        return f"{runs} for {estimate['num_blocks_known']} of {number_of(len(plan.blocks), 'point')}"
     return "by a formula: no earlier run of it on such a host"
 
 
 def _why_none(plan: Plan, estimate: Mapping[str, Any]) -> str:
     number, device = estimate["num_blocks_known"], plan.data["runner"]["device"]
     if number:
-        return f"{len(plan.blocks) - number} of {len(plan.blocks)} points have no earlier run of their suite here"
+        return (
+            f"{len(plan.blocks) - number} of {number_of(len(plan.blocks), 'point')} have no earlier run of their "
+            "suite here"
+        )
     if device != "cpu":
         return (
             f"nothing of it has run on this {device} device, and the formula was made for two processor cores"

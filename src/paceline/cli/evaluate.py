@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK
 from paceline.cli.options import json_option, print_json, together, warn, wide_option
 
@@ -204,7 +205,8 @@ def evaluate(wide: bool, as_json: bool, **options: Any) -> None:
         click.echo(f"kept in {done.folder}")
     if done.outcome.left:
         warn(
-            f"{done.outcome.left} rows are left: the same command with --resume and a larger --budget goes on"
+            f"{number_of(done.outcome.left, 'row is', 'rows are')} left: the same command with --resume and a "
+            "larger --budget goes on"
         )
     missing = any(row.status != "answered" for row in done.outcome.rows)
     sys.exit(EXIT_INFRASTRUCTURE if missing else EXIT_OK)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError, UserErrors
 from paceline.base.family import Scalar
 from paceline.base.redaction import redact_arguments
@@ -29,7 +30,7 @@ from paceline.report.exports import BINARY, render, write
 from paceline.report.exports import FORMATS as EXPORT_FORMATS
 from paceline.workflows.choosing import metrics_today, parse_filters, split_names
 from paceline.workflows.showing import Asked
-from paceline.workflows.stores import default_results, stores
+from paceline.workflows.stores import default_results, stores, stores_of
 
 ALL_FORMATS = {**READER_FORMATS, **EXPORT_FORMATS}
 
@@ -87,7 +88,7 @@ def export(
         )
         publish(
             style,
-            stores(results),
+            stores(results, published=None if runs or suites else False),
             asked,
             against=against,
             chart=chart,
@@ -98,10 +99,9 @@ def export(
         return
     if output is None and style in BINARY:
         raise UserError(f"{style} is not text", where="--output", fix=f"--output results.{style}")
-    roots = stores(results)
     records: dict[str, RunRecord] = {}
     for name in runs or ("latest",):
-        record = find_run(roots, name)
+        record = find_run(stores_of(results, name), name)
         records[record.run_id] = record
     choice = Choice(metrics=metrics_today(split_names(metrics), say=warn), techniques=split_names(techniques))
     if style != "traces":
@@ -112,7 +112,7 @@ def export(
         sys.stdout.buffer.flush()
     else:
         write(output, data, replace=force)
-        click.echo(f"{len(records)} runs in {output}", err=True)
+        click.echo(f"{number_of(len(records), 'run')} in {output}", err=True)
 
 
 def _name_empty(records: list[RunRecord], choice: Choice) -> None:
@@ -199,7 +199,7 @@ def _report(rows: list[dict[str, Any]], as_json: bool) -> None:
     for row in rows:
         missing = f", {row['without_number']} without a number" if row["without_number"] else ""
         click.echo(
-            f"{row['run_id']}  {row['measurements']} measurements{missing}, imported from {row['source']}"
+            f"{row['run_id']}  {number_of(row['measurements'], 'measurement')}{missing}, imported from {row['source']}"
         )
         left_out = [f"{count} of {kind}" for kind, count in row["skipped"].items()]
         for text in ([f"lines left out: {', '.join(left_out)}"] if left_out else []) + row["notes"]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_OK, UserError
 from paceline.cli.options import launch_options, machine_options, results_option, warn
 from paceline.cli.run import describe_plan, say_failures
@@ -98,7 +99,7 @@ def first_contact(
         made = steps.export(contact, output)
         _missing(contact)
         click.echo(
-            f"made {len(made)} jobs in {output}; on the machine to measure: sh {output}/run.sh [SECONDS]; "
+            f"made {number_of(len(made), 'job')} in {output}; on the machine to measure: sh {output}/run.sh [SECONDS]; "
             f"then here: paceline first-contact --collect {output}"
         )
         return

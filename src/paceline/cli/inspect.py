@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from paceline.base.contracts import contract_id
+from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_OK, EXIT_USAGE, UserError, UserErrors, expected_one_of
 from paceline.base.family import family_names, load_family
 from paceline.base.operation import Operation
@@ -36,7 +37,7 @@ from paceline.spec.suite_file import load_suite
 from paceline.spec.user_techniques import declared
 from paceline.spec.yamlfile import load
 from paceline.workflows.choosing import metrics_today
-from paceline.workflows.stores import default_results, published_results
+from paceline.workflows.stores import stores_of
 
 THINGS = ("suites", "techniques", "runners", "families", "metrics", "papers")
 
@@ -224,15 +225,15 @@ def _metrics_by_name() -> dict[str, dict[str, Any]]:
 def _find_record(name: str, results: Path | None, others: set[str]) -> dict[str, Any]:
     from paceline.records.lookup import find_measurement, find_run  # noqa: PLC0415 - rarely needed here
 
-    roots = [results or default_results()]
-    published = published_results()
-    stores = [r for r in (*roots, published) if r is not None and r.is_dir()]
-    measured = find_measurement(stores, name)
+    roots = stores_of(results, name)
+    measured = find_measurement(roots, name)
     if measured is not None:
         return measured[1].model_dump(mode="json", exclude_none=True)
     try:
-        record = find_run(stores, name)
+        record = find_run(roots, name)
     except UserError as error:
+        if name == "latest":
+            raise
         raise UserError(f"nothing is called '{name}'", expected=expected_one_of(name, others)) from error
     return {"file": str(record.path), **record.run.model_dump(mode="json", exclude_none=True)}
 
@@ -277,7 +278,7 @@ def validate(files: tuple[Path, ...], as_json: bool) -> None:
     else:
         for error in errors:
             click.echo(f"error: {error}", err=True)
-        click.echo(f"{checked} files checked, {len(errors)} mistakes")
+        click.echo(f"{number_of(checked, 'file')} checked, {number_of(len(errors), 'mistake')}")
     sys.exit(EXIT_USAGE if errors else EXIT_OK)
 
 

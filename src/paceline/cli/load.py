@@ -13,6 +13,7 @@ import click
 
 from paceline.analysis.compare import compare_points
 from paceline.analysis.points import points_of
+from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK, UserError
 from paceline.base.units import format_duration
 from paceline.cli.load_options import asked_of, load_options, server_options, traffic_and_sweep
@@ -67,7 +68,7 @@ def load(urls: tuple[str, ...], **options: Any) -> None:
     truth that starts by itself, to try this command on.
     """
     if len(urls) > MOST_SERVERS:
-        raise UserError(f"{len(urls)} servers", where="URL", expected=f"1 to {MOST_SERVERS}")
+        raise UserError(number_of(len(urls), "server"), where="URL", expected=f"1 to {MOST_SERVERS}")
     traffic, sweep = traffic_and_sweep(options)
     sides = find_sides([asked_of(n, url, len(urls), options) for n, url in enumerate(urls)], traffic)
     _say_sides(sides)
@@ -113,7 +114,7 @@ def _run(text: str, count: int, options: dict[str, Any]) -> Outcome:
     if count > 1 and launches is not None:
         if launches < LAUNCHES:
             raise UserError(
-                f"{launches} launches tell no two servers apart",
+                f"{number_of(launches, 'launch tells', 'launches tell')} no two servers apart",
                 where=f"--launches={launches}",
                 expected=f"{LAUNCHES} or more before the first look",
             )
@@ -142,7 +143,9 @@ def _run(text: str, count: int, options: dict[str, Any]) -> Outcome:
 def _report(outcome: Outcome, options: dict[str, Any]) -> int:
     """Print what was found and return the exit code."""
     if outcome.path is None:
-        click.echo(f"interrupted; {outcome.num_missing} results are missing, the rest is kept")
+        click.echo(
+            f"interrupted; {number_of(outcome.num_missing, 'result is', 'results are')} missing, the rest is kept"
+        )
         store = options["results"] or default_results()
         click.echo(f"go on with: {resume_command(outcome.run_id, store)}")
         return exit_code(outcome)

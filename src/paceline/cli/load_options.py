@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.units import parse_duration
 from paceline.cli.options import together
@@ -177,7 +178,9 @@ def traffic_and_sweep(options: dict[str, Any]) -> tuple[dict[str, Any], tuple[st
             traffic["rate_per_s"] = options["rate"] if options["rate"] is not None else FIRST_RATE
             if traffic["rate_per_s"] <= 0:
                 raise UserError(
-                    f"{options['rate']:g} calls a second", where="--rate", expected="a number above 0"
+                    f"{number_of(options['rate'], 'call', form='g')} a second",
+                    where="--rate",
+                    expected="a number above 0",
                 )
     elif options["arrivals"] is not None:
         raise UserError("arrivals need a rate", where=f"--arrivals={options['arrivals']}", fix="--rate 1")
@@ -222,7 +225,7 @@ def asked_of(number: int, url: str, count: int, options: dict[str, Any]) -> Aske
         given = options[name]
         if len(given) not in (0, 1, count):
             raise UserError(
-                f"{len(given)} values for {count} servers",
+                f"{number_of(len(given), 'value')} for {number_of(count, 'server')}",
                 where=f"--{name.replace('_', '-')}",
                 expected=f"one for all, or {count}",
             )

@@ -39,6 +39,16 @@ def results_option(command: Command) -> Command:
     )(command)
 
 
+def published_option(command: Command) -> Command:
+    """Add ``--published``."""
+    return click.option(
+        "--published",
+        is_flag=True,
+        help="Also the runs that the checkout publishes: they are of other machines, stand behind one's own, and are "
+        "marked.",
+    )(command)
+
+
 def wide_option(command: Command) -> Command:
     """Add ``--wide``, which shows what tables and estimates leave out."""
     return click.option(

@@ -10,6 +10,7 @@ from typing import TypeVar
 import click
 
 from paceline.analysis.points import Point, points_of
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.cli.options import margin_option, together, warn
 from paceline.records.lookup import find_run
@@ -196,7 +197,8 @@ def _figures(shown: Shown, asked: Asked, chart: str | None, output: Path | None,
         if len(found) > 1:
             titles = "; ".join(f.title for f in found)
             raise UserError(
-                f"there are {len(found)} figures: {titles}", fix="--output=FIGURE.svg numbers them"
+                f"there are {number_of(len(found), 'figure')}: {titles}",
+                fix="--output=FIGURE.svg numbers them",
             )
         _put(None, found[0].svg.encode(), force=force)
         return

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from paceline.analysis.compare import compare_points
 from paceline.analysis.failures import grouped
 from paceline.analysis.points import points_of
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.units import format_duration
 from paceline.cli.estimates import estimate_text
@@ -141,19 +142,22 @@ def describe_plan(plan: Plan, earlier: Sequence[RunTimes] = (), *, wide: bool = 
     ``wide`` adds the most that its time-outs allow.
     """
     lines = [
-        f"{plan.num_cases} cases in {len(plan.blocks)} blocks, {plan.num_results} results; "
+        f"{number_of(plan.num_cases, 'case')} in {number_of(len(plan.blocks), 'block')}, "
+        f"{number_of(plan.num_results, 'result')}; "
         f"{estimate_text(plan, plan_estimate(plan, earlier), wide=wide)}"
     ]
     for name, blocks in _by_suite(plan).items():
         labels = sorted({c["label"] for b in blocks for c in b["cases"]})
         launches = launches_text(blocks[0]["protocol"])
-        lines.append(f"  {name}: {len(blocks)} points, {launches}: {', '.join(labels)}")
+        lines.append(f"  {name}: {number_of(len(blocks), 'point')}, {launches}: {', '.join(labels)}")
     reasons = Counter(s["reason"] for s in plan.data["skipped"])
     if reasons:
         lines.append(f"{sum(reasons.values())} skipped:")
         lines += [f"  {count} × {reason}" for reason, count in reasons.most_common(MAX_SKIPS_SHOWN)]
         if len(reasons) > MAX_SKIPS_SHOWN:
-            lines.append(f"  … and {len(reasons) - MAX_SKIPS_SHOWN} more reasons (paceline plan --json)")
+            lines.append(
+                f"  … and {len(reasons) - MAX_SKIPS_SHOWN} more reasons (paceline plan SUITE --json)"
+            )
     return "\n".join(lines)
 
 
@@ -161,8 +165,8 @@ def launches_text(protocol: Mapping[str, Any]) -> str:
     """Say how many launches a protocol makes."""
     if "looks" in protocol:
         budget = f" or {format_duration(protocol['budget_s'])} are over" if protocol["budget_s"] else ""
-        return f"{protocol['looks'][0]} to {protocol['launches']} launches until decided{budget}"
-    return f"{protocol['launches']} launch" + ("es" if protocol["launches"] != 1 else "")
+        return f"{protocol['looks'][0]} to {number_of(protocol['launches'], 'launch')} until decided{budget}"
+    return number_of(protocol["launches"], "launch")
 
 
 def _by_suite(plan: Plan) -> dict[str, list[Any]]:
@@ -272,7 +276,9 @@ def report_outcome(
         )
         return
     if outcome.path is None:
-        click.echo(f"interrupted; {outcome.num_missing} results are missing, the rest is kept")
+        click.echo(
+            f"interrupted; {number_of(outcome.num_missing, 'result is', 'results are')} missing, the rest is kept"
+        )
         click.echo(f"go on with: {resume_command(outcome.run_id, store)}")
         return
     record = read_record(outcome.path)

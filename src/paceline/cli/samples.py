@@ -8,6 +8,7 @@ from dataclasses import asdict
 import click
 
 from paceline.analysis.sample_pairs import SamplePair, Side, compare_samples, side_of
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.cli.options import json_option, print_json, wide_option
 from paceline.records.imports.sample_logs import read_log
@@ -89,14 +90,14 @@ def _table(sides: Sequence[Side], pairs: Sequence[SamplePair], cluster: str | No
             notes.append(f"{one.side.name}: McNemar's exact test says p = {one.exact_p:.3g}, not adjusted")
         if one.only_first or one.only_other:
             notes.append(
-                f"{one.side.name}: {found.num_items} items of both; {one.only_first} and {one.only_other} "
+                f"{one.side.name}: {number_of(found.num_items, 'item')} of both; {one.only_first} and {one.only_other} "
                 "are in one alone"
             )
     grouped = (
         f"{pairs[0].found.num_clusters} clusters by {cluster}" if cluster else "each a cluster of its own"
     )
     return Table(
-        title=f"{first.metric} · {pairs[0].found.num_items} items, {grouped}",
+        title=f"{first.metric} · {number_of(pairs[0].found.num_items, 'item')}, {grouped}",
         headers=("log", "mean", "difference", "std. error", "won/lost", "p (Holm)", "detectable"),
         rows=tuple(rows),
         notes=("detectable: the difference that would be found in 80 % of such comparisons", *notes),

@@ -14,10 +14,11 @@ import click
 
 from paceline.analysis.claims import evaluate, ledger, with_own_suites
 from paceline.base.collection import without_collection
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.family import family_names, load_family
 from paceline.base.technique import TechniqueSource
-from paceline.cli.options import json_option, print_json, results_option
+from paceline.cli.options import json_option, print_json, published_option, results_option
 from paceline.records.ancestry import ancestry_of
 from paceline.records.health import FoundHealth, path_of, read_health
 from paceline.records.proofs import read_reports
@@ -26,7 +27,7 @@ from paceline.records.store import Loaded
 from paceline.spec import content
 from paceline.spec.papers import load_papers
 from paceline.spec.suite_file import load_suite
-from paceline.workflows.stores import load_stores, stores
+from paceline.workflows.stores import load_stores, published_ids, stores
 
 if TYPE_CHECKING:  # jinja2 is imported by who renders
     from paceline.report.findings import Finding
@@ -74,6 +75,7 @@ def site() -> None:
     help="Cache of pages of earlier builds [default: beside the site].",
 )
 @click.option("--full", is_flag=True, help="Render every page, without the cache.")
+@published_option
 @results_option
 @json_option
 def build(
@@ -82,6 +84,7 @@ def build(
     measured: Path | None,
     cache: Path | None,
     full: bool,
+    published: bool,
     results: Path | None,
     as_json: bool,
 ) -> None:
@@ -95,12 +98,20 @@ def build(
     """
     target = (output or default_output()).resolve()
     count, loaded = build_site(
-        target, calibration=calibration, measured=measured, results=results, cache=cache, reuse=not full
+        target,
+        calibration=calibration,
+        measured=measured,
+        results=results,
+        published=published,
+        cache=cache,
+        reuse=not full,
     )
     if as_json:
         print_json({"site": str(target), "files": count, "runs": len(loaded.records)})
     else:
-        click.echo(f"{count} files from {len(loaded.records)} records; open {target / 'index.html'}")
+        click.echo(
+            f"{number_of(count, 'file')} from {number_of(len(loaded.records), 'record')}; open {target / 'index.html'}"
+        )
         for problem in loaded.problems:
             click.echo(f"not shown: {problem.path}: {problem.what}", err=True)
 
@@ -111,6 +122,7 @@ def build_site(
     calibration: Path | None = None,
     measured: Path | None = None,
     results: Path | None = None,
+    published: bool = False,
     cache: Path | None = None,
     reuse: bool = True,
 ) -> tuple[int, Loaded]:
@@ -121,6 +133,7 @@ def build_site(
         calibration: Folder of calibration figures.
         measured: File of what measured tests found; None for those of the stores.
         results: The store.
+        published: Show the runs that the checkout publishes, too, behind one's own.
         cache: Folder of pages of earlier builds; None for one beside the site.
         reuse: Take pages from there.
 
@@ -139,14 +152,15 @@ def build_site(
         kept.prune()
         index.prune()
     with without_collection():
-        loaded = load_stores(results, index.read)
+        loaded = load_stores(results, index.read, published=published)
         given = replace(
             site_input(loaded),
             techniques=known_techniques(),
             calibration=calibration_files(calibration),
             docs=read_docs(content.docs_folder()),
-            proofs=read_reports(stores(results)),
+            proofs=read_reports(stores(results, published=published)),
             health=measured_tests(measured, results),
+            published=published_ids() if published else frozenset(),
             is_ancestor=ancestry_of(r.run for r in loaded.records),
             built=datetime.now(UTC).date(),
         )
@@ -183,14 +197,17 @@ def site_input(loaded: Loaded) -> SiteInput:
     default=None,
     help="Folder for a chart of each finding, as SVG; charts of earlier findings there are replaced.",
 )
+@published_option
 @results_option
 @json_option
-def print_findings(most: int, charts: Path | None, results: Path | None, as_json: bool) -> None:
+def print_findings(
+    most: int, charts: Path | None, published: bool, results: Path | None, as_json: bool
+) -> None:
     """Print what the first page says was found, as Markdown: sentences made from records by stated rules."""
     from paceline.report.kinds.home import found  # noqa: PLC0415 - jinja only here
     from paceline.report.sitedata import Site  # noqa: PLC0415 - as above
 
-    made = found(Site(site_input(load_stores(results))), most)
+    made = found(Site(site_input(load_stores(results, published=published))), most)
     names = write_charts(made, charts) if charts else [None] * len(made)
     if as_json:
         print_json(

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_INCORRECT, EXIT_OK, EXIT_USAGE, UserError, expected_one_of
 from paceline.cli.options import json_option, print_json, results_option, warn
 from paceline.records import integrity, merging
@@ -86,7 +87,7 @@ def verify(results: Path | None, as_json: bool) -> None:
     else:
         for problem in problems:
             click.echo(f"{problem.path}: {problem.what}", err=True)
-        click.echo(f"{total} records, {len(problems)} problems")
+        click.echo(f"{number_of(total, 'record')}, {number_of(len(problems), 'problem')}")
     sys.exit(EXIT_INCORRECT if problems else EXIT_OK)
 
 
@@ -110,8 +111,9 @@ def repair(results: Path | None, as_json: bool) -> None:
         for problem in done.left:
             click.echo(f"not mended: {problem.path}: {problem.what}", err=True)
         click.echo(
-            f"{len(done.added)} records listed, {len(done.dropped)} lines dropped, {done.repeated} repeated ones, "
-            f"{len(done.left)} problems left"
+            f"{number_of(len(done.added), 'record')} listed, {number_of(len(done.dropped), 'line')} dropped, "
+            f"{done.repeated} repeated ones, "
+            f"{number_of(len(done.left), 'problem')} left"
         )
     sys.exit(EXIT_INCORRECT if done.left else EXIT_OK)
 
@@ -132,7 +134,7 @@ def merge(sources: tuple[Path, ...], corrections: bool, results: Path | None) ->
     added, problems = merging.merge(root, sources, corrections=corrections)
     for problem in problems:
         click.echo(f"refused: {problem.path}: {problem.what}", err=True)
-    click.echo(f"{added} records added, {len(problems)} refused")
+    click.echo(f"{number_of(added, 'record')} added, {len(problems)} refused")
     sys.exit(EXIT_USAGE if problems else EXIT_OK)
 
 
@@ -151,7 +153,9 @@ def compress(results: Path | None, as_json: bool) -> None:
         for problem in done.problems:
             click.echo(f"left as it is: {problem.path}: {problem.what}", err=True)
         sizes = f": {done.before_bytes} -> {done.after_bytes} bytes" if done.files else ""
-        click.echo(f"{done.files} records compressed{sizes}, {len(done.problems)} left as they are")
+        click.echo(
+            f"{number_of(done.files, 'record')} compressed{sizes}, {len(done.problems)} left as they are"
+        )
     sys.exit(EXIT_INCORRECT if done.problems else EXIT_OK)
 
 
@@ -162,7 +166,7 @@ def compact(output: Path | None, results: Path | None) -> None:
     """Write all measurements to one Parquet file: a cache that can be deleted at any time."""
     root = _opened(results)
     target = output or root / "cache" / "measurements.parquet"
-    click.echo(f"{integrity.compact(root, target)} rows in {target}")
+    click.echo(f"{number_of(integrity.compact(root, target), 'row')} in {target}")
 
 
 @store.command("retract")

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError, expected_one_of
 from paceline.cli.options import json_option, print_json, results_option, warn, wide_option
 from paceline.records.ancestry import ancestry_of
@@ -79,7 +80,7 @@ def trend(
     changes = sum(len(h.changes) for t in found for h in t.series)
     count = sum(len(t.series) for t in found)
     click.echo(
-        f"{count} series of two nights or more: {_count(changes, 'change')}, {_count(len(alerts), 'alert')}"
+        f"{count} series of two nights or more: {number_of(changes, 'change')}, {number_of(len(alerts), 'alert')}"
     )
     if (blind := trendpages.blindness(found)) is not None:
         click.echo(blind)
@@ -96,10 +97,6 @@ def _check_names(boards: Sequence[Any], technique: str | None, metric: str | Non
             raise UserError(
                 f"the store has no results of '{name}'", where=option, expected=expected_one_of(name, known)
             )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _plain(found: Any, history: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.base.errors import PacelineError
 from paceline.base.family import family_names
 from paceline.base.requirements import lacking, version_of
@@ -218,7 +219,7 @@ def _machine() -> Iterator[Capability]:
     yield Capability(
         name="whole cores",
         ok=found.limit is None,
-        detail=found.limit or f"no quota limits the {found.cores} cores",
+        detail=found.limit or f"no quota limits the {number_of(found.cores, 'core')}",
         fix="start the container without --cpus (give it cores with --cpuset-cpus)" if found.limit else None,
     )
     other = holder()

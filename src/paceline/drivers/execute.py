@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.base.errors import InfrastructureError, UserError
 from paceline.base.eventfile import read_events
 from paceline.base.redaction import redact_source
@@ -224,7 +225,7 @@ def execute(
             words = last_words(outcome.log)
             raise InfrastructureError(
                 f"the launcher {how_ended(int(code or 0))}{f': {words}' if words else ''}; "
-                f"{recorder.num_missing} results are missing\n"
+                f"{number_of(recorder.num_missing, 'result is', 'results are')} missing\n"
                 f"{redact_source(outcome.log.strip())}\n"
                 f"  fix: {resume_command(facts['run_id'], results)}"
             )
@@ -276,7 +277,8 @@ def collect_job(
     if missing and not allow_partial:
         recorder.abandon()
         raise UserError(
-            f"{missing} of {plan.results_after(recorder.collector.stopped)} results are missing: the job has not ended",
+            f"{missing} of {number_of(plan.results_after(recorder.collector.stopped), 'result')} are missing: "
+            "the job has not ended",
             where=str(job),
             fix=f"sh {job}/run.sh does the rest; or collect with --allow-partial, after which nothing can be added",
         )

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from paceline.base.errors import UserError, expected_one_of
+from paceline.base.counting import number_of
+from paceline.base.errors import UserError
 from paceline.records.manifest import Manifest, read_manifest
 from paceline.records.record import Event, Measurement, Run, parse_line
 from paceline.records.record_file import lines_of, run_id_of
@@ -21,6 +22,7 @@ from paceline.records.store import (
     RunRecord,
     check_place,
     counts,
+    no_such_run,
     read_record,
     record_paths,
     retractions_of,
@@ -64,14 +66,12 @@ def _found(
     if len(found) > 1:
         found = [p for p in found if _first(p) not in withdrawn] or found
     if len(found) > 1:
-        raise UserError(f"'{name}' fits {len(found)} runs", expected="more characters of the run id")
+        raise UserError(
+            f"'{name}' fits {number_of(len(found), 'run')}", expected="more characters of the run id"
+        )
     if not found:
         ids = [run_id for path in reversed(paths.values()) if (run_id := _measured_run(path))]
-        raise UserError(
-            f"the store has no run '{name}'",
-            expected=expected_one_of(name, ids[:NUM_SUGGESTED]),
-            fix="paceline store ls",
-        )
+        raise no_such_run(name, ids[:NUM_SUGGESTED])
     return _unless_retracted(_in_place(read(found[0]), roots), withdrawn)
 
 

@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from paceline.base.counting import number_of
 from paceline.records.limits import (
     LaunchNumber,
     Name,
@@ -246,12 +247,14 @@ class Measurement(Line):
     @model_validator(mode="after")
     def _legal(self) -> Measurement:
         if self.n != len(self.samples):
-            raise ValueError(f"n is {self.n}, but there are {len(self.samples)} samples")
+            raise ValueError(f"n is {self.n}, but there are {number_of(len(self.samples), 'sample')}")
         ranks = self.params.get("ranks")
         if isinstance(ranks, int | float) and ranks < 1:
-            raise ValueError(f"a point of {ranks:g} ranks")
+            raise ValueError(f"a point of {number_of(ranks, 'rank', form='g')}")
         if self.instances is not None and sum(self.instances) != self.n:
-            raise ValueError(f"the instances have {sum(self.instances)} samples, but there are {self.n}")
+            raise ValueError(
+                f"the instances have {number_of(sum(self.instances), 'sample')}, but there are {self.n}"
+            )
         if self.status != "ok":
             if self.samples or self.value is not None:
                 raise ValueError(f"a measurement with status {self.status} cannot hold a number")

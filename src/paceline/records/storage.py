@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,11 +58,8 @@ def storage_errors(
             expected="a writable folder",
             fix=f"chmod u+w {path.parent}, or {option}",
         ) from error
-    except FileExistsError as error:
-        what = "this run was already recorded; records are never overwritten"
-        if run_id is None:
-            what = f"{error.filename or path} is in the way: a file where a folder belongs, or the reverse"
-        raise UserError(what, where=str(path)) from error
+    except (FileExistsError, NotADirectoryError) as error:
+        raise _in_the_way(path, error, run_id=run_id, folder=folder, option=option) from error
     except OSError as error:
         if error.errno == errno.EROFS:
             raise UserError(
@@ -75,6 +73,26 @@ def storage_errors(
                 said, again = f"{said}; everything measured so far is kept", resume_command(run_id, root)
             raise InfrastructureError(f"{path}: {said}.\n  fix: free some space, then: {again}") from error
         raise InfrastructureError(f"{path}: {error.strerror or error}") from error
+
+
+def _in_the_way(
+    path: Path, error: OSError, *, run_id: str | None, folder: str, option: str
+) -> UserError | InfrastructureError:
+    """Say what is there already: a record, or something that is no folder above it."""
+    above = next((p for p in path.parents if os.path.lexists(p)), None)
+    if above is not None and not above.is_dir():
+        return UserError(
+            f"{above} is no folder, and {folder} has to be one",
+            where=str(path),
+            expected="a folder; it is made where there is none",
+            fix=option,
+        )
+    if run_id is not None and isinstance(error, FileExistsError):
+        return UserError("this run was already recorded; records are never overwritten", where=str(path))
+    if isinstance(error, FileExistsError):
+        what = f"{error.filename or path} is in the way: a file where a folder belongs, or the reverse"
+        return UserError(what, where=str(path), fix=f"move it away, or {option}")
+    return InfrastructureError(f"{path}: {error.strerror or error}")
 
 
 def check_writable(root: Path, *, run_id: str | None = None) -> None:

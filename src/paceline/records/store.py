@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paceline.base.collection import without_collection
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError, expected_one_of
 from paceline.records.contracts import mistold
 from paceline.records.limits import said
@@ -98,12 +99,28 @@ class Loaded:
         if len(found) == 1:
             return found[0]
         if len(found) > 1:
-            raise UserError(f"'{name}' fits {len(found)} runs", expected="more characters of the run id")
-        raise UserError(
-            f"the store has no run '{name}'",
-            expected=expected_one_of(name, [r.run_id for r in runs[-8:]]),
-            fix="paceline store ls",
+            raise UserError(
+                f"'{name}' fits {number_of(len(found), 'run')}", expected="more characters of the run id"
+            )
+        raise no_such_run(name, [r.run_id for r in runs[-8:]])
+
+
+def no_such_run(name: str, newest: Sequence[str]) -> UserError:
+    """Return what tells a person that no run is called so.
+
+    Args:
+        name: What the person wrote.
+        newest: Ids of runs that there are; none where a store has none at all.
+    """
+    if newest:
+        return UserError(
+            f"the store has no run '{name}'", expected=expected_one_of(name, newest), fix="paceline store ls"
         )
+    return UserError(
+        f"the store has no run '{name}': nothing is recorded in it yet",
+        expected="a store with runs",
+        fix="paceline run tour/all-reduce makes one; or name a store that has some: --results=DIR",
+    )
 
 
 def _names(path: Path) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from paceline.analysis.compare import Comparison
 from paceline.analysis.points import Point
+from paceline.base.counting import number_of
 from paceline.report.boardpages import Chart
 from paceline.report.boards import Board
 from paceline.report.findingtext import gain_chart, order_text
@@ -88,9 +89,9 @@ def _won(name: str, at: Sequence[Point], count: int, found: Found) -> str:
     where = (
         ""
         if count == 1
-        else f" at all {count} points"
+        else f" at all {number_of(count, 'point')}"
         if len(at) == count
-        else f" at {len(at)} of {count} points"
+        else f" at {len(at)} of {number_of(count, 'point')}"
     )
     effects = sorted(
         (c for p in at if (c := found.get((id(p), name))) is not None), key=lambda c: c.effect.value
@@ -123,7 +124,7 @@ def _condition(
             order_text(c) + (f" ({c.sweep.rest})" if c.sweep.rest else "") for c in crossings[:MOST_CROSSINGS]
         ]
         more = len(crossings) - MOST_CROSSINGS
-        others = f"; {more} more {'crossing' if more == 1 else 'crossings'} below" if more > 0 else ""
+        others = f"; {number_of(more, 'more crossing')} below" if more > 0 else ""
         return f"The order changes: {'; '.join(texts)}{others}."
     paid = Counter(name for at, name in lost if (c := found.get((at, name))) and c.verdict.name == "faster")
     if paid:
@@ -133,7 +134,7 @@ def _condition(
     num_open = sum(c.verdict.name == "inconclusive" for c in found.values())
     if num_open == len(found):
         return "No comparison with the baseline is decided."
-    open_ones = f"; of {len(found)} comparisons {num_open} not decided" if num_open else ""
+    open_ones = f"; of {number_of(len(found), 'comparison')} {num_open} not decided" if num_open else ""
     if len(board.points) == 1:
         return f"It was measured at one point{open_ones}."
     return f"No change of order along the points is decided{open_ones}."

@@ -52,9 +52,12 @@ class Origin:
     hrefs: Mapping[str, str]
     """Run id → its page."""
 
+    published: frozenset[str] = frozenset()
+    """Runs that the checkout publishes, where one's own stand beside them."""
+
     def marks(self, run: Run) -> list[str]:
-        """Return why numbers of a run are to be read with care: stale, dirty tree, unofficial."""
-        found = []
+        """Return why numbers of a run are to be read with care: published, stale, dirty tree, unofficial."""
+        found = ["published"] if run.run_id in self.published else []
         if _day(self.newest) - _day(run.started) > timedelta(days=STALE_DAYS):
             found.append("stale")
         if run.code.get("dirty"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -53,6 +53,10 @@ class Board:
     def slug(self) -> str:
         """File name of the board's page."""
         return slug(self.suite, self.runner, self.host_class, self.image_class or "")
+
+    def only_of(self, runs: Collection[str]) -> bool:
+        """Say whether nothing but some runs stands here."""
+        return all(point.run.run_id in runs for point in self.points)
 
     def point_slug(self, point: Point) -> str:
         """File name of a point's page: stays the same when it is measured again."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from paceline.analysis.claims import ClaimResult
+from paceline.base.counting import number_of
 from paceline.base.family import load_family
 from paceline.report.boundedtext import with_ends
 from paceline.report.premisetext import (
@@ -57,7 +58,9 @@ def found_text(claim: ClaimResult) -> str:
     found = _inside(found, claim, ratio=ratio)
     bounds = tuple(claim.expect.values())
     if claim.verdict == "inconclusive" and _says_nothing(found, ratio=ratio):
-        return f"{found.value:.3g}{' ×' if ratio else ''}, undecided ({found.num_launches} launches)"
+        return (
+            f"{found.value:.3g}{' ×' if ratio else ''}, undecided ({number_of(found.num_launches, 'launch')})"
+        )
     if "equal_within" in claim.expect:
         name = "ratio" if claim.versus else "value"
         return f"{name} − 1 = {with_ends(_off_one(found), (-bounds[0], bounds[0]))}"
@@ -109,10 +112,11 @@ def claims_page(
     lines = [
         "# What was measured of what papers say",
         "",
-        f"Written by `{command}`. {sum(counts.values())} papers: "
+        f"Written by `{command}`. {number_of(sum(counts.values()), 'paper')}: "
         + ", ".join(f"{number} {name}" for name, number in counts.items())
         + ". A paper has the worst verdict of its claims.",
-        f"Below are the {len(measured)} claims that a run decided; {len(claims) - len(measured)} more wait for one "
+        f"Below are the {number_of(len(measured), 'claim')} that a run decided; {len(claims) - len(measured)} "
+        "more wait for one "
         "(`paceline claims`). A verdict needs the whole 95 % interval on one side. Where a claim is about several "
         "points, the worst is shown; the suite's board on the site has all. Numbers have as many digits as it takes "
         "to see on which side of what was asked they lie.",

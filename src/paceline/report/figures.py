@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from paceline.analysis.compare import Comparison
 from paceline.analysis.evidence import image_class
 from paceline.analysis.points import Point
+from paceline.base.counting import number_of
 from paceline.base.errors import PrerequisiteError, UserError
 from paceline.report.boards import Board
 from paceline.report.effectcharts import MOST_ROWS, effect_chart
@@ -105,7 +106,8 @@ def _effects(board: Board, comparisons: Sequence[Comparison], metrics: Sequence[
         own = [c for c in comparisons if c.metric == metric and c.effect.value == c.effect.value]
         if len(own) > MOST_ROWS:
             raise UserError(
-                f"{len(own)} effects of {metric} in {board.suite} are more than the {MOST_ROWS} that a figure holds",
+                f"{number_of(len(own), 'effect')} of {metric} in {board.suite} are more than the {MOST_ROWS} "
+                "that a figure holds",
                 where="--chart=effects",
                 fix="--techniques=NAME or --filter=KEY=VALUE chooses some",
             )

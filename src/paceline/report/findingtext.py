@@ -9,6 +9,7 @@ from markupsafe import Markup
 from paceline.analysis.claims import ClaimResult
 from paceline.analysis.compare import Comparison
 from paceline.analysis.trend import Alert
+from paceline.base.counting import number_of
 from paceline.base.units import format_quantity
 from paceline.report.boards import Board
 from paceline.report.claimstext import found_text
@@ -44,7 +45,7 @@ def crossing_sentence(crossing: Crossing, board: Board) -> str:
     return (
         f"{order_text(crossing)}: {metric_label(crossing.metric)} {_effect(before)} at {_at(crossing, before)}, "
         f"{_effect(behind)} at {_at(crossing, behind)} ({board.suite}{rest}; {_place(board)}; grade {grade}, "
-        f"{count} launches)."
+        f"{number_of(count, 'launch')})."
     )
 
 
@@ -86,7 +87,7 @@ def where(c: Comparison, board: Board) -> str:
     """Say at which point, on what and with which evidence a comparison was found."""
     at = place_text(c.point, varying_params(board.points))
     count = c.effect.num_launches
-    return f"{board.suite}{f', {at}' if at else ''}; {_place(board)}; grade {c.grade}, {count} launches"
+    return f"{board.suite}{f', {at}' if at else ''}; {_place(board)}; grade {c.grade}, {number_of(count, 'launch')}"
 
 
 def gain_chart(c: Comparison, price: Comparison | None = None) -> Markup:
@@ -145,7 +146,7 @@ def change_chart(alert: Alert) -> Markup:
     kind = "bad" if history.worse(alert.change) else "good"
     return line_chart(
         [Line(name=history.label, places=places, kind=kind)],
-        title=f"{metric_label(history.metric)} of {history.label} over {len(places)} nights",
+        title=f"{metric_label(history.metric)} of {history.label} over {number_of(len(places), 'night')}",
         y_name=metric_label(history.metric),
         x_ends=(history.nights[0].started[:10], history.nights[-1].started[:10]),
         y_format=partial(_quantity, history.unit),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
+from paceline.base.counting import number_of
 from paceline.records.health import CANNOT_TELL, FAILS, Figure, Health, MeasuredTest
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.shown import ABSENT
@@ -32,7 +33,7 @@ def facts(health: Health, built: date | None) -> list[tuple[str, str]]:
         ),
         (
             "machine",
-            f"{machine.processor}, {_some(machine.cores, 'core')}; Python {machine.python}, Linux {machine.kernel}",
+            f"{machine.processor}, {number_of(machine.cores, 'core')}; Python {machine.python}, Linux {machine.kernel}",
         ),
     ]
 
@@ -43,7 +44,7 @@ def age_text(days: int) -> str:
         return "which is after the day on which this site was built"
     if days == 0:
         return "the day on which this site was built"
-    return f"{_some(days, 'day')} before this site was built" + (": it is old" if days > OLD_DAYS else "")
+    return f"{number_of(days, 'day')} before this site was built" + (": it is old" if days > OLD_DAYS else "")
 
 
 def open_grid(health: Health) -> Grid:
@@ -84,10 +85,7 @@ def why(test: MeasuredTest) -> str:
     """Return why a test did not pass, and what others took of the machine meanwhile."""
     last, num_tries = test.tries[-1], len(test.tries)
     others, stolen = max(t.others_cores for t in test.tries), max(t.stolen for t in test.tries)
-    tried = f" in {num_tries} tries" if num_tries > 1 else ""
+    tried = f" in {number_of(num_tries, 'try')}" if num_tries > 1 else ""
     reason = last.reason if len(last.reason) <= MAX_REASON else f"…{last.reason[-MAX_REASON:]}"
-    return f"{reason or ABSENT} (others took {others:.2f} cores{tried}, {stolen:.1%} of the time was stolen)"
-
-
-def _some(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
+    taken = number_of(others, "core", form=".2f")
+    return f"{reason or ABSENT} (others took {taken}{tried}, {stolen:.1%} of the time was stolen)"

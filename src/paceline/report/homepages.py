@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
 from paceline.analysis.compare import Comparison
+from paceline.base.counting import number_of
 from paceline.base.family import load_family
 from paceline.records.record import Run
 from paceline.records.store import RunRecord
@@ -66,7 +67,10 @@ def hardware_sentence(boards: Sequence[Board]) -> str:
     """Say on what everything was measured, and which kind of hardware was not."""
     classes = sorted({b.host_class for b in boards})
     kinds = {str((p.run.device or {}).get("kind", "cpu")) for b in boards for p in b.points}
-    on = f"Every result here is from {'one class' if len(classes) == 1 else f'{len(classes)} classes'} of machine: "
+    on = (
+        f"Every result here is from {'one class' if len(classes) == 1 else number_of(len(classes), 'class')} "
+        "of machine: "
+    )
     on += "; ".join(classes) + "."
     return (
         on
@@ -124,20 +128,30 @@ def _cell(board: Board | None) -> Cell:
     if board is None:
         return Cell(text=ABSENT, kind="text quiet")
     count = len(board.points)
-    text = f"{count} {'point' if count == 1 else 'points'}"
+    text = number_of(count, "point")
     newest = max(p.run.started for p in board.points)[:10]
     return Cell(text=f"{text}, {newest}", href=f"boards/{board.slug}.html", kind="text")
 
 
-def board_list(found: Sequence[tuple[Board, Sequence[Comparison]]]) -> Grid:
-    """Return a line for each board, by family: where it was measured, by what it is ranked, how comparisons ended."""
+def board_list(
+    found: Sequence[tuple[Board, Sequence[Comparison]]], published: Collection[str] = frozenset()
+) -> Grid:
+    """Return a line for each board, by family: where it was measured, by what it is ranked, how comparisons ended.
+
+    Boards of published runs alone are marked and come last, their families too.
+    """
     families: dict[str, list[tuple[Cell, ...]]] = {}
-    for board, comparisons in sorted(found, key=lambda f: (f[0].family, f[0].suite, f[0].runner)):
+
+    def place_of(board: Board) -> tuple[object, ...]:
+        return board.only_of(published), board.family, board.suite, board.runner
+
+    for board, comparisons in sorted(found, key=lambda f: place_of(f[0])):
         metric = primary_metric(board.points)
         lost = losses(comparisons)
         texts = (qualified(c, lost.get((id(c.point), c.label))) for c in comparisons if c.metric == metric)
         names = Counter(text.partition(" (")[0] for text in texts)
-        place = ", ".join(part for part in (board.runner, board.host_class, board.image_class) if part)
+        mark = "published" if board.only_of(published) else None
+        place = ", ".join(part for part in (board.runner, board.host_class, board.image_class, mark) if part)
         labels = {name for p in board.points for name in (*p.labels, *p.failures)}
         row = (
             Cell(text=board.suite, href=f"boards/{board.slug}.html", kind="text technique"),

@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from paceline import __version__
+from paceline.base.counting import number_of
 from paceline.report.claimstext import PAPERS_NUMBER, STATEMENT
 from paceline.report.quality import BUT_WORSE
 from paceline.report.tables import Table
@@ -85,7 +86,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {"version": __version__, "table_rows": table_rows}
+    made.globals |= {"version": __version__, "table_rows": table_rows, "number_of": number_of}
     return made
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from paceline.analysis.compare import Comparison
 from paceline.analysis.points import Point
+from paceline.base.counting import number_of
 from paceline.base.family import load_family
 from paceline.base.units import format_duration
 from paceline.records.record import Measurement
@@ -98,7 +99,7 @@ def _title(point: Point) -> str:
     else:
         how = f"{params['arrivals']}, {float(str(params['rate_per_s'])):g}/s"
     what = WORKLOADS.get(str(params["workload"]), f"trace ({params['trace_format']})")
-    return f"{what}: {how}, {params['requests']} calls a launch"
+    return f"{what}: {how}, {number_of(params['requests'], 'call')} a launch"
 
 
 def _objectives(point: Point) -> str:
@@ -124,7 +125,7 @@ def _notes(point: Point, label: str) -> Iterator[str]:
         for kind, number in (facts.get("outcomes") or {}).items():
             counted[kind] = counted.get(kind, 0) + int(number)
     if counted:
-        yield f"{label}: calls: {format_counts(counted.items())} in {len(all_of)} launch{'es' * (len(all_of) > 1)}"
+        yield f"{label}: calls: {format_counts(counted.items())} in {number_of(len(all_of), 'launch')}"
     last = all_of[-1]
     server, client = last.get("server") or {}, last.get("client") or {}
     if "prompt_tokens" in server:
@@ -133,7 +134,8 @@ def _notes(point: Point, label: str) -> Iterator[str]:
         asked = server.get("prompt_tokens_asked")
         meant = "" if asked is None else f" of {asked:.0f} that were meant"
         yield (
-            f"{label}: a prompt has {server['prompt_tokens']:.0f} tokens{meant} by the server's count{found}, an "
+            f"{label}: a prompt has {number_of(server['prompt_tokens'], 'token', form='.0f')}{meant} by the "
+            f"server's count{found}, an "
             f"answer {server.get('answer_tokens', 0):.0f} of {server['answer_tokens_asked']:.0f}"
         )
     yield from (f"{label}: WARNING: {said}" for said in server.get("surprises") or ())
@@ -147,7 +149,7 @@ def _notes(point: Point, label: str) -> Iterator[str]:
     if last.get("search"):
         steps = last["search"]
         yield (
-            f"{label}: {len(steps)} rates tried: "
+            f"{label}: {number_of(len(steps), 'rate')} tried: "
             + ", ".join(f"{s['rate_per_s']:.3g}/s {'kept' if s['carried'] else 'missed'}" for s in steps)
         )
 
@@ -177,7 +179,7 @@ def _alike(point: Point, labels: Sequence[str]) -> Iterator[str]:
         both = [(a[n], b[n]) for a, b in pairs for n in a.keys() & b.keys()]
         if both:
             same = sum(x == y for x, y in both)
-            yield f"{labels[0]} and {label}: {same} of {len(both)} answers are the same, word for word"
+            yield f"{labels[0]} and {label}: {same} of {number_of(len(both), 'answer')} are the same, word for word"
 
 
 def _shared(point: Point, first: str, second: str) -> list[tuple[Measurement, Measurement]]:

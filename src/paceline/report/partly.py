@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from paceline.analysis.claims import ClaimResult
+from paceline.base.counting import number_of
 
 LEAST_SHARE = 0.1
 """Below so much of what was asked only the direction held."""
@@ -17,7 +18,7 @@ def part_text(claim: ClaimResult) -> str:
         return ""
     held = [_holds(claim.expect, estimate.value) for _, estimate in claim.points]
     if len(held) > 1 and any(held):
-        return f"{sum(held)} of {len(held)} points"
+        return f"{sum(held)} of {number_of(len(held), 'point')}"
     share = gain_share(claim)
     if share is None:
         return "direction only"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from paceline.analysis.compare import Comparison
 from paceline.analysis.points import Point
+from paceline.base.counting import number_of
 from paceline.report.boards import Board
 from paceline.report.names import metric_label
 from paceline.report.places import place_text
@@ -118,7 +119,7 @@ def _places(board: Board, found: Sequence[Comparison], count: int) -> str:
     """Name the points, or say how many they are."""
     keys = varying_params(board.points)
     if len(found) == count:
-        return "at its one point" if count == 1 else f"at all {count} points"
+        return "at its one point" if count == 1 else f"at all {number_of(count, 'point')}"
     if len(found) > MOST_PLACES or not keys:
-        return f"at {len(found)} of {count} points"
+        return f"at {len(found)} of {number_of(count, 'point')}"
     return "at " + "; ".join(place_text(c.point, keys) for c in found)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from paceline.analysis.claim_points import Premised
 from paceline.analysis.claims import UNMET, ClaimResult, Whose
+from paceline.base.counting import number_of
 from paceline.report.boundedtext import with_ends, written
 from paceline.report.shown import ABSENT
 from paceline.report.tables import format_param
@@ -95,5 +96,5 @@ def _command_text(premise: Premised) -> str:
 def _kind_text(kind: SettledBy, unmet: Iterable[Premised]) -> str:
     bound = next((p.bound for p in unmet if p.settled_by == kind and "parameters" in p.asked), None)
     if kind == "parameters" and bound is not None:
-        return f"needs ≥ {bound:.3g} parameters"
+        return f"needs ≥ {number_of(bound, 'parameter', form='.3g')}"
     return "needs a larger model" if kind == "parameters" else SETTLES[kind]

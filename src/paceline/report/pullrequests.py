@@ -8,6 +8,7 @@ from html import escape
 
 from paceline.analysis.points import Point
 from paceline.analysis.runs import RunComparison
+from paceline.base.counting import number_of
 from paceline.report.shown import format_effect, verdict_text
 from paceline.report.summary import Summary, effect_sentence, largest, open_sentence
 from paceline.report.tables import Table, format_param, varying_params
@@ -29,7 +30,7 @@ def summary_text(summary: Summary, tables: Sequence[Table], heads: Sequence[str]
     counts = Counter(WORDS.get(c.verdict.name, c.verdict.name) for c in summary.decided)
     said = (
         f"**{counts['better']} better, {counts['worse']} worse, {counts['equivalent']} equivalent**, "
-        f"{len(summary.undecided)} open, of {summary.num} comparisons with the baseline."
+        f"{len(summary.undecided)} open, of {number_of(summary.num, 'comparison')} with the baseline."
     )
     lines = [said, *_listed([effect_sentence(summary, c) for c in largest(summary)])]
     if summary.undecided:

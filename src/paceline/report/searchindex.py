@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from paceline.analysis.claims import LedgerRow
+from paceline.base.counting import number_of
 from paceline.base.family import family_names, load_family
 from paceline.report.boardpages import param_text, table_labels
 from paceline.report.boards import Board
@@ -119,7 +120,7 @@ def _of_technique(one: Portrait) -> Entry:
     info = one.source.info if one.source else None
     said = [info.summary, f"paper {info.paper}" if info.paper else "", *info.implements] if info else []
     other = sorted(one.labels - {one.name})
-    text = ", ".join(part for part in (*said, *other, f"{one.num_points} points") if part)
+    text = ", ".join(part for part in (*said, *other, number_of(one.num_points, "point")) if part)
     kind = "Technique" if one.num_points else "Technique without results"
     return Entry(kind, f"{one.name}, {one.family}", one.href, text)
 

@@ -18,6 +18,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from paceline.base.counting import number_of
 from paceline.base.family import ANY, Bounds, bounds_of_unit
 from paceline.base.units import format_quantity
 from paceline.stats.estimates import Estimate
@@ -200,7 +201,7 @@ def format_effect(
 
 
 def _undecided(estimate: Estimate) -> str:
-    return f"undecided ({estimate.num_launches} launches)"
+    return f"undecided ({number_of(estimate.num_launches, 'launch')})"
 
 
 def _span(low: str, high: str) -> str:
@@ -239,4 +240,4 @@ def verdict_text(comparison: Judged, *, wide: bool = False) -> str:
     needed = verdict.launches_needed
     if not wide or needed is None or effect.num_launches <= FEW_LAUNCHES:
         return text
-    return f"{text} ({'≥' if needed >= MANY_LAUNCHES else '≈'} {needed} launches)"
+    return f"{text} ({'≥' if needed >= MANY_LAUNCHES else '≈'} {number_of(needed, 'launch')})"

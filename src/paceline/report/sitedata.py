@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,8 @@ class SiteInput:
     """What ``paceline doctor --prove`` reported of machines."""
     health: FoundHealth = field(default_factory=FoundHealth)
     """What the harness's own measured tests found."""
+    published: frozenset[str] = frozenset()
+    """Runs of other machines that the checkout publishes: one's own stand before them, and they are marked."""
     is_ancestor: IsAncestor = unknown
     """What is known of the commits of runs: nights of old ones are left out of trends."""
     built: date | None = None
@@ -72,7 +74,9 @@ class Site:
         self.points = {
             r.run_id: usable_points(r) for r in self.records if r.run.reason not in OFF_BOARD_REASONS
         }
-        self.selection: Selection = select(self.records, self.usable)
+        found = select(self.records, self.usable)
+        own_first = sorted(found.boards, key=lambda board: board.only_of(given.published))
+        self.selection: Selection = replace(found, boards=tuple(own_first))
         everything = [p for board in self.selection.boards for p in board.points]
         self.comparisons: dict[int, list[Comparison]] = {}
         for comparison in compare_points(everything):
@@ -85,7 +89,7 @@ class Site:
             for board in self.selection.boards
             for p in board.points
         }
-        self.origin = boardpages.Origin(newest=newest, hrefs=self.run_hrefs)
+        self.origin = boardpages.Origin(newest=newest, hrefs=self.run_hrefs, published=given.published)
         self.claims = [*(c for row in given.ledger for c in row.results), *given.bounds]
         self.pairs = list(comparepages.pairs(self.runs))
         self.choices = comparepages.choices(self.runs)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from paceline.base.counting import number_of
 from paceline.records.store import RunRecord
 
 WORDS: Mapping[str, str] = {
@@ -51,7 +52,7 @@ def stop_line(stops: Sequence[Stop]) -> str:
     parts = []
     for why in sorted(by_reason, key=lambda w: list(WORDS).index(w) if w in WORDS else len(WORDS)):
         launches = by_reason[why]
-        number = f"{len(launches)} point" + ("s" if len(launches) != 1 else "")
+        number = number_of(len(launches), "point")
         span = str(min(launches))
         if max(launches) != min(launches):
             span += f" to {max(launches)}"

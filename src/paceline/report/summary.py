@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from paceline.analysis.compare import Comparison, compare_points
 from paceline.analysis.evidence import image_class, params_key
 from paceline.analysis.points import Point, headline, points_of
+from paceline.base.counting import number_of
 from paceline.records.earlier_runs import read_times
 from paceline.records.lookup import find_runs
 from paceline.records.store import RunRecord
@@ -33,6 +34,8 @@ class Summary:
     undecided: Sequence[Comparison]
     places: Mapping[tuple[str, str], str]
     """(suite, block) → what tells a point from the others of its suite."""
+    published: frozenset[str] = frozenset()
+    """Runs that are published, and of other machines."""
 
     @property
     def num(self) -> int:
@@ -43,7 +46,12 @@ class Summary:
         """Name the suite and point of a comparison."""
         point = comparison.point
         place = self.places[(point.suite, point.block)]
-        return f"{point.suite}{f', {place}' if place else ''}"
+        mark = "; published" if point.run.run_id in self.published else ""
+        return f"{point.suite}{f', {place}' if place else ''}{mark}"
+
+    def of_others(self, comparison: Comparison) -> bool:
+        """Say whether a comparison is of a published run."""
+        return comparison.point.run.run_id in self.published
 
 
 def newest_points(roots: Sequence[Path], suites: Sequence[str]) -> list[Point]:
@@ -89,13 +97,16 @@ def on_one_processor(points: Sequence[Point]) -> list[Point]:
     return [point for point in current if newest[key(point)] == point.run.run_id]
 
 
-def summarise(points: Sequence[Point]) -> Summary:
-    """Say what the headline comparisons of some points have decided.
+def summarise(points: Sequence[Point], *, published: frozenset[str] = frozenset()) -> Summary:
+    """Say what the headline comparisons of some points have decided; those of ``published`` runs come last.
 
     What more launches could not decide is no comparison: a difference in a metric of which no direction is better, and
     a ratio to zero.
     """
-    return summarise_comparisons(points, compare_points(points))
+    found = summarise_comparisons(points, compare_points(points))
+    found = replace(found, published=published)
+    decided, undecided = (sorted(part, key=found.of_others) for part in (found.decided, found.undecided))
+    return replace(found, decided=decided, undecided=undecided)
 
 
 def summarise_comparisons(points: Sequence[Point], comparisons: Iterable[Comparison]) -> Summary:
@@ -133,7 +144,7 @@ def largest(summary: Summary) -> list[Comparison]:
         if c.kind == "ratio" and c.verdict.name != "equivalent" and 0 < c.effect.value < math.inf
     ]
     kept: dict[tuple[str, str], Comparison] = {}
-    for comparison in sorted(ratios, key=lambda c: -abs(math.log(c.effect.value))):
+    for comparison in sorted(ratios, key=lambda c: (summary.of_others(c), -abs(math.log(c.effect.value)))):
         kept.setdefault((comparison.point.suite, comparison.label), comparison)
     return list(kept.values())[:LARGEST]
 
@@ -154,7 +165,7 @@ def effect_sentence(summary: Summary, comparison: Comparison) -> str:
 def open_sentence(summary: Summary, comparison: Comparison) -> str:
     """Say what could not be told apart, and why."""
     count = comparison.effect.num_launches
-    launches = f"{count} launch" + ("es" if count != 1 else "")
+    launches = number_of(count, "launch")
     shown = format_effect(comparison.effect, comparison.kind)
     needed = comparison.verdict.launches_needed
     why = comparison.verdict.reason or "the interval includes no change"
@@ -177,6 +188,8 @@ def summary_lines(summary: Summary) -> list[str]:
         f"{len(summary.decided)} of {summary.num} headline comparisons are decided: {better} faster or better than the "
         f"baseline, {worse} slower or worse, {equal} equivalent."
     ]
+    if others := sum(map(summary.of_others, [*summary.decided, *summary.undecided])):
+        lines.append(f"  {others} of them are of published runs, of other machines; they come last")
     families = _by_family(summary)
     if len(families) > 1:
         lines += [f"  {name}: {decided} of {number}" for name, (decided, number) in families.items()]
@@ -211,7 +224,7 @@ def _next(summary: Summary) -> list[str]:
         *lines,
         "paceline site open   # the tables and charts of these runs, in a browser",
         "paceline list suites   # what else can be measured here",
-        "paceline new technique   # begins one of your own, from a working example",
+        "paceline new technique my-lab/first   # begins one of your own, from a working example",
     ]
 
 
@@ -220,6 +233,7 @@ def summary_facts(summary: Summary) -> dict[str, Any]:
     return {
         "num_comparisons": summary.num,
         "num_decided": len(summary.decided),
+        "num_published": sum(map(summary.of_others, [*summary.decided, *summary.undecided])),
         "share_undecided": len(summary.undecided) / summary.num if summary.num else None,
         "verdicts": dict(sorted(Counter(c.verdict.name for c in summary.decided).items())),
         "families": {

@@ -15,6 +15,7 @@ from paceline.analysis.compare import Comparison
 from paceline.analysis.failures import Failure, grouped
 from paceline.analysis.points import GRADES, Cell, Point, causes_of_c, compared, grade_of, headline
 from paceline.analysis.runs import RunComparison
+from paceline.base.counting import number_of
 from paceline.base.family import family_names, load_family
 from paceline.base.units import format_rate, format_size
 from paceline.records.record import Measurement
@@ -329,7 +330,8 @@ def _notes(points: Sequence[Point]) -> list[str]:
     )
     if lost:
         notes.append(
-            f"{len(lost)} launches of techniques that are shown gave no number: see below, or the run's page"
+            f"{number_of(len(lost), 'launch')} of techniques that are shown gave no number: "
+            "see below, or the run's page"
         )
     return notes
 

@@ -65,7 +65,7 @@ def _files(records: Sequence[RunRecord]) -> dict[Path, tuple[RunRecord, str]]:
                     "the record names a file outside of its own folder",
                     where=str(record.path),
                     expected=f"{record.run_id}/NAME",
-                    fix=f"paceline store retract {record.run_id}",
+                    fix=f"paceline store retract {record.run_id} --reason 'names a file elsewhere'",
                 )
             found[place] = (record, str((m.accounting or {}).get("kept_traces_sha256")))
     there = {place: whose for place, whose in found.items() if place.is_file()}

@@ -11,6 +11,7 @@ from paceline.analysis.changes import LEAST_LEVEL, Change
 from paceline.analysis.lateness import Late
 from paceline.analysis.points import compared
 from paceline.analysis.trend import Alert, History, Night, alerts, histories
+from paceline.base.counting import number_of
 from paceline.base.family import load_family
 from paceline.base.units import format_quantity
 from paceline.records.ancestry import IsAncestor, unknown
@@ -205,7 +206,7 @@ def _seen_from(trend: Trend) -> str:
     """Say from which night on a change in some series of a point can be found."""
     missing = min(h.blind_nights for h in trend.series)
     if missing:
-        return f"after {missing} more {'night' if missing == 1 else 'nights'}"
+        return f"after {number_of(missing, 'more night')}"
     longest = max(trend.series, key=lambda h: len(h.nights))
     return f"since {longest.nights[min(LEAST_LEVEL, len(longest.nights)) - 1].started[:10]}"
 
@@ -284,7 +285,9 @@ def trend_chart(history: History, noted: Sequence[int] = ()) -> Markup:
             text(place + (-5 if side == "end" else 5), TOP + 8 + 14 * (number % 3), words, "tick", side)
         )
     parts += [text(x.at(i), BOTTOM - 6, "✎", "tick", "middle") for i in noted]
-    return svg(f"{history.metric} of {history.label} over {len(nights)} nights", BOTTOM + 32, parts)
+    return svg(
+        f"{history.metric} of {history.label} over {number_of(len(nights), 'night')}", BOTTOM + 32, parts
+    )
 
 
 def _band(nights: Sequence[Night], x: Axis, y: Axis) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from paceline.base.counting import number_of
 from paceline.base.redaction import names_a_secret
 from paceline.base.units import parse_duration, parse_size
 from paceline.spec.models import FileModel
@@ -123,7 +124,8 @@ def _tasks_together(model: SlurmModel) -> Iterator[tuple[tuple[str, ...], str]]:
     if together > 1 and not whole:
         yield (
             ("array_at_once",) if model.array_at_once else ("array_tasks",),
-            f"{together} tasks may run at the same time and share nodes, where they measure each other; expected "
+            f"{number_of(together, 'task')} may run at the same time and share nodes, where they measure each "
+            "other; expected "
             "exclusive: true, or array_at_once: 1",
         )
 

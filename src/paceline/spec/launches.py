@@ -80,5 +80,7 @@ def asked_launches(
     if budget_s == 0:
         raise ValueError("a budget of no time measures nothing")
     if budget_s is not None and found is not None and found.most is None:
-        raise ValueError(f"{launches} launches are a fixed number; give a range such as {launches}..60")
+        raise ValueError(
+            f"a fixed number of launches ({launches}) takes no budget; give a range such as {launches}..60"
+        )
     return found, budget_s

@@ -13,6 +13,7 @@ from typing import Any
 
 from paceline.base.aliases import SUITES, params_first, technique_first
 from paceline.base.contracts import identifying_contracts
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.family import Family, Scalar, load_family
 from paceline.base.requirements import present
@@ -297,9 +298,9 @@ def _case(suite: Suite, entry: Entry, params: Mapping[str, Scalar]) -> dict[str,
 def _unrunnable(params: Mapping[str, Scalar], runner: RunnerProfile) -> str | None:
     ranks = params.get("ranks")
     if isinstance(ranks, int) and ranks > runner.model.max_ranks:
-        return f"needs {ranks} ranks; runner {runner.name} offers {runner.model.max_ranks}"
+        return f"needs {number_of(ranks, 'rank')}; runner {runner.name} offers {runner.model.max_ranks}"
     if isinstance(ranks, int) and runner.num_devices is not None and ranks > runner.num_devices:
-        return f"needs {ranks} devices, {present(runner.num_devices)} here"
+        return f"needs {number_of(ranks, 'device')}, {present(runner.num_devices)} here"
     if "link" in params and runner.link(str(params["link"])) is None:
         return f"needs the link '{params['link']}', which runner {runner.name} does not offer"
     return None

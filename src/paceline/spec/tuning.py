@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.family import Scalar
 from paceline.spec.grammar import Claim, RawScalar, Tuning
@@ -60,9 +61,12 @@ def trial_errors(
                 )
         elif len(trials) != tuning.trials:
             yield UserError(
-                f"'{choice.label}' had {len(trials)} trials in {tuning.suite}, others {tuning.trials}",
+                f"'{choice.label}' had {number_of(len(trials), 'trial')} in {tuning.suite}, others {tuning.trials}",
                 where=where,
-                expected=f"{tuning.trials} variants of '{choice.technique}' there, or a reason under tuning: untuned",
+                expected=(
+                    f"{number_of(tuning.trials, 'variant')} of '{choice.technique}' there, or a reason under "
+                    "tuning: untuned"
+                ),
             )
         elif _settings(choice) not in trials:
             yield UserError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from paceline.base.counting import number_of
 from paceline.stats.estimates import CONFIDENCE
 from paceline.stats.paired import MIN_PAIRS, POWER
 
@@ -44,7 +45,7 @@ def clustered_difference(
         ValueError: There are not equally many of each.
     """
     if not len(left) == len(right) == len(clusters):
-        raise ValueError(f"{len(left)}, {len(right)} and {len(clusters)} items")
+        raise ValueError(f"{len(left)}, {len(right)} and {number_of(len(clusters), 'item')}")
     deltas = np.asarray(left, dtype=np.float64) - np.asarray(right, dtype=np.float64)
     names = {name: place for place, name in enumerate(dict.fromkeys(clusters))}
     mean = float(deltas.mean()) if deltas.size else math.nan

@@ -19,6 +19,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import ndtri, stdtr, stdtrit
 
+from paceline.base.counting import number_of
+
 CONFIDENCE = 0.95
 # Of fewer launches there are too few distinct resamples for the tails that an interval is read from.
 BOOTSTRAP_FROM = 10
@@ -176,7 +178,7 @@ def _ratio_with_misses(technique: Launches, baseline: Launches) -> Estimate:
             ratios.append(math.inf)
     num_missed = len(technique.missed | baseline.missed)
     centre = float(np.median(ratios)) if ratios else math.nan
-    method = f"median of paired ratios, {num_missed} launches missed"
+    method = f"median of paired ratios, {number_of(num_missed, 'launch')} missed"
     return Estimate(
         value=centre, low=None, high=None, method=method, num_launches=len(ratios), missed=num_missed
     )

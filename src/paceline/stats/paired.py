@@ -13,6 +13,7 @@ from itertools import product
 import numpy as np
 from scipy.special import bdtr, stdtrit
 
+from paceline.base.counting import number_of
 from paceline.stats.estimates import CONFIDENCE
 
 EXACT_FLIPS = 12
@@ -107,7 +108,9 @@ def compare_paired(technique: Sequence[float], baseline: Sequence[float]) -> Pai
         ValueError: They did not answer equally many.
     """
     if len(technique) != len(baseline):
-        raise ValueError(f"{len(technique)} answers beside {len(baseline)}: they are of other questions")
+        raise ValueError(
+            f"{number_of(len(technique), 'answer')} beside {len(baseline)}: they are of other questions"
+        )
     deltas = np.asarray(technique, dtype=np.float64) - np.asarray(baseline, dtype=np.float64)
     count = deltas.size
     low = high = least = None

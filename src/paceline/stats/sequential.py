@@ -15,6 +15,8 @@ from math import ceil
 
 from scipy.special import stdtrit
 
+from paceline.base.counting import number_of
+
 FIRST_LAUNCHES = 3
 """Fewest launches before a first look: two give an interval with one degree of freedom, which decides nothing."""
 MOST_LAUNCHES = 60
@@ -77,7 +79,7 @@ def design(first: int, most: int, *, budget: bool) -> Design:
     """
     if first < FIRST_LAUNCHES or most < first:
         raise ValueError(
-            f"{first}..{most} launches: the first look needs {FIRST_LAUNCHES} at least, the last as many"
+            f"{first}..{number_of(most, 'launch')}: the first look needs {FIRST_LAUNCHES} at least, the last as many"
         )
     looks = [first]
     while looks[-1] < most:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from paceline.base.counting import number_of
 from paceline.stats.estimates import (
     CONFIDENCE,
     Estimate,
@@ -52,7 +53,7 @@ def compare_unpaired(left: Launches, right: Launches) -> Estimate:
 def _of_medians(left: Launches, right: Launches) -> Estimate:
     """Return the ratio of the sides' medians, where missed launches are infinite; undefined where both are."""
     one, other = (median_with_misses([*s.values.values()], len(s.missed), "launches") for s in (left, right))
-    method = f"ratio of medians, {one.missed + other.missed} launches missed"
+    method = f"ratio of medians, {number_of(one.missed + other.missed, 'launch')} missed"
     return Estimate(
         # ∞/∞ is undefined; one infinite side alone still says who is faster.
         value=one.value / other.value if math.isfinite(one.value) or math.isfinite(other.value) else math.nan,

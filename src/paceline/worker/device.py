@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from paceline.base.counting import number_of
 from paceline.base.errors import PrerequisiteError, UserError
 from paceline.base.requirements import present
 from paceline.worker import telemetry
@@ -143,7 +144,7 @@ class AcceleratorDevice:
         count = torch.accelerator.device_count()
         if num_ranks > count and not shared:
             raise PrerequisiteError(
-                f"{num_ranks} ranks need {num_ranks} {kind} devices, {present(count)} here",
+                f"{number_of(num_ranks, 'rank needs', 'ranks need')} {num_ranks} {kind} devices, {present(count)} here",
                 fix="fewer ranks (--filter=ranks=…), or a runner with backend: gloo and share_devices: true",
             )
         self.index = index % count

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from paceline.base.counting import number_of
 from paceline.base.errors import InfrastructureError, UserError
 from paceline.worker import shaping
 from paceline.worker.holder import Child, Holder, system_environment
@@ -62,7 +63,7 @@ class Network:
         """
         if not 1 <= num_ranks <= shaping.MAX_RANKS:
             expected = f"1 to {shaping.MAX_RANKS} ranks"
-            raise UserError(f"a network of {num_ranks} ranks", expected=expected)
+            raise UserError(f"a network of {number_of(num_ranks, 'rank')}", expected=expected)
         self.num_ranks = num_ranks
         self.link = link
         self._owner_pid = os.getpid()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline.analysis.failures import grouped
+from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_INCORRECT, EXIT_OK, IncorrectError, InfrastructureError, UserError
 from paceline.records.lookup import find_run
 from paceline.records.storage import resume_command
@@ -38,12 +39,10 @@ from paceline.workflows.dataframes import (
     measurement_table,
 )
 from paceline.workflows.running import earlier_runs, exit_code, perform, prepare
-from paceline.workflows.stores import default_results, stores
+from paceline.workflows.stores import LATEST, default_results, stores_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-LATEST = "latest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +168,7 @@ def run(
     )
     if outcome.path is None:
         raise InfrastructureError(
-            f"interrupted; {outcome.num_missing} results are missing, the rest is kept\n"
+            f"interrupted; {number_of(outcome.num_missing, 'result is', 'results are')} missing, the rest is kept\n"
             f"  fix: {resume_command(outcome.run_id, store)}"
         )
     return Run(
@@ -282,7 +281,8 @@ def _record(run: RunLike, results: str | Path | None) -> RunRecord:
         return read_record(run.path)
     if run is not None and Path(run).is_file():
         return read_record(Path(run))
-    return find_run(stores(_folder(results)), LATEST if run is None else str(run))
+    name = LATEST if run is None else str(run)
+    return find_run(stores_of(_folder(results), name), name)
 
 
 def _all_of(store: Path) -> list[RunRecord]:

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from paceline.base.account import with_home
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.family import load_family
 from paceline.base.technique import NAME_RULE, valid_name
@@ -168,7 +169,7 @@ def _labels(asked: Asked) -> list[str]:
             raise UserError(f"'{name}' is not a name", where="--name", expected=NAME_RULE)
     if len(asked.names) > len(asked.commands):
         raise UserError(
-            f"{len(asked.names)} names for {len(asked.commands)} commands",
+            f"{number_of(len(asked.names), 'name')} for {number_of(len(asked.commands), 'command')}",
             where="--name",
             expected="one for each command at most, in their order",
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from paceline.analysis.expectation import Expectation, expected
 from paceline.analysis.points import points_of
+from paceline.base.counting import number_of
 from paceline.base.units import format_duration
 from paceline.records.earlier_runs import RunTimes, known_times, newest_runs
 from paceline.records.lookup import find_runs
@@ -46,5 +47,8 @@ def expectation_text(plan: Plan, found: Expectation) -> str:
     budget_s = budget_of(plan.data)
     within = "" if math.isinf(budget_s) else f" within {format_duration(budget_s)}"
     runs = ", ".join(run_id[:13] for run_id in found.run_ids[:3]) + (" …" if len(found.run_ids) > 3 else "")
-    text = f"by run {runs} it can be expected to decide {found.num_decided} of {found.num_known} comparisons{within}"
+    text = (
+        f"by run {runs} it can be expected to decide {found.num_decided} of "
+        f"{number_of(found.num_known, 'comparison')}{within}"
+    )
     return text + (f"; nothing is known of {found.num_unknown} more" if found.num_unknown else "")

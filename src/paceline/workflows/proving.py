@@ -67,6 +67,9 @@ class Trial:
     """What to do then."""
 
 
+ELSEWHERE = "on a machine with one, after: paceline job export SUITE --output DIR; docs/installing.md"
+
+
 def trials(found: Portrait) -> Iterator[Trial]:
     """Yield what can be proved, the accelerator's first: time may run out."""
     kind = found.kind if found.kind in RUNNERS else None
@@ -74,7 +77,7 @@ def trials(found: Portrait) -> Iterator[Trial]:
         device = (kind or "accelerator") if place == "accelerator" else "cpu"
         runner = RUNNERS.get(device, "local-cuda")
         lacking = None if place == "cpu" or kind else "needs a GPU or an NPU that torch sees"
-        enable = None if lacking is None else "paceline job export, on a machine with one; docs/installing.md"
+        enable = None if lacking is None else ELSEWHERE
         ranks = 2 if place == "cpu" else max(2, min(found.count, _most_ranks(runner)))
         few = None if place == "cpu" or not kind or found.count > 1 else "needs two devices or more"
         # Nobody knows how large a plug-in's device is.

@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from paceline.base.counting import number_of
 from paceline.base.units import format_size
 from paceline.drivers.machine.deviceuse import DeviceUse, device_uses
 from paceline.worker.cpu_quota import cpu_quota
@@ -58,17 +59,22 @@ class Idleness:
         if self.quota_cores is None or self.quota_cores >= self.cores:
             return None
         return (
-            f"a quota leaves this process {self.quota_cores:g} of {self.cores} cores' time (a container's --cpus, or a "
-            "scheduler's limit): what takes longer than that stands still in between"
+            f"a quota leaves this process {self.quota_cores:g} of the time of {number_of(self.cores, 'core')} "
+            "(a container's --cpus, or a scheduler's limit): what takes longer than that stands still in between"
         )
 
     @property
     def disturbances(self) -> list[str]:
         """Say what disturbs a run, one line each; none on an idle machine."""
         busy = [p for p in self.processes if p.cores > BUSY_CORES]
-        found = [f"{p.name} (pid {p.pid}) computes on {p.cores:.1f} cores" for p in busy[:MAX_NAMED]]
+        found = [
+            f"{p.name} (pid {p.pid}) computes on {number_of(p.cores, 'core', form='.1f')}"
+            for p in busy[:MAX_NAMED]
+        ]
         if not found and self.foreign_cores > BUSY_SHARE * self.cores:
-            found.append(f"other processes compute on {self.foreign_cores:.1f} of {self.cores} cores")
+            found.append(
+                f"other processes compute on {self.foreign_cores:.1f} of {number_of(self.cores, 'core')}"
+            )
         for device in self.devices:
             if (device.memory_bytes or 0) > HELD_BYTES:
                 found.append(f"{format_size(device.memory_bytes or 0)} of {device.name} are held")

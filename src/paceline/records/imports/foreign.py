@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline import __version__
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.family import Metric, Scalar, load_family
 from paceline.records.contracts import metric_id
@@ -133,7 +134,12 @@ def repeated(foreign: Foreign) -> tuple[str, ...]:
     counts = Counter(_key(reading) for reading in foreign.readings)
     more = sum(count - 1 for count in counts.values())
     return (
-        (f"{more} results occur again in the file: further samples of the same measurement",) if more else ()
+        (
+            f"{number_of(more, 'result occurs', 'results occur')} again in the file: "
+            "further samples of the same measurement",
+        )
+        if more
+        else ()
     )
 
 

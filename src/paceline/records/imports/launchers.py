@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 
 _PREFIX = re.compile(
@@ -82,12 +83,16 @@ class OwnLines:
         """Return what a person should know, a sentence each."""
         found = []
         if self.prefixed:
-            found.append(f"a rank's prefix taken off {self.prefixed} lines")
+            found.append(f"a rank's prefix taken off {number_of(self.prefixed, 'line')}")
         if self.cut:
             found.append(f"line {self.cut[0]}: a row that the failure cut short is left out")
         if self.failures:
             first = self.failures[0]
-            more = f", and {len(self.failures) - 1} lines more of this kind" if len(self.failures) > 1 else ""
+            more = (
+                f", and {number_of(len(self.failures) - 1, 'line')} more of this kind"
+                if len(self.failures) > 1
+                else ""
+            )
             found.append(
                 f"the program failed: line {first.line}: {first.text}{more}; rows before it are kept"
             )

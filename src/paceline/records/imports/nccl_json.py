@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.family import Scalar
 from paceline.records.imports.jsontext import Item, JsonText
@@ -124,10 +125,12 @@ def _guesses(config: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) ->
     told = [f"'{k}' is {json.dumps(config.get(k), default=str)[:40]}: 1 was taken for it" for k in odd]
     ranks = sum(type(d.get("rank")) is not int for d in devices)
     if ranks:
-        told.append(f"{ranks} devices tell no rank: their places in the list were taken for it")
+        told.append(
+            f"{number_of(ranks, 'device tells', 'devices tell')} no rank: their places in the list were taken for it"
+        )
     groups = sum(type(d.get("group")) is not int for d in devices)
     if 0 < groups < len(devices):
-        told.append(f"{groups} devices tell no group: 0 was taken for it")
+        told.append(f"{number_of(groups, 'device tells', 'devices tell')} no group: 0 was taken for it")
     return tuple(told)
 
 
@@ -141,7 +144,9 @@ def _times_of_processes(items: Sequence[Item]) -> tuple[str, ...]:
 def _errors(rest: Mapping[str, Any]) -> tuple[str, ...]:
     errors = rest.get("errors")
     return (
-        (f"the tool reports {len(errors)} errors of its own",) if isinstance(errors, list) and errors else ()
+        (f"the tool reports {number_of(len(errors), 'error')} of its own",)
+        if isinstance(errors, list) and errors
+        else ()
     )
 
 

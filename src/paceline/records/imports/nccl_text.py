@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.family import Scalar
 from paceline.records.imports.launchers import own_lines
@@ -196,7 +197,7 @@ def _result(line: str, section: _Section, where: str, given: Mapping[str, Scalar
     width = 4 + len(section.per_iteration)
     if len(words) not in (base + width + extra, base + 2 * width + extra):
         raise UserError(
-            f"{len(words)} columns",
+            number_of(len(words), "column"),
             where=where,
             expected=f"{base + 2 * width + extra}, as the header names them",
             fix="keep NCCL's log out of the table: NCCL_DEBUG_FILE=nccl.log" if "NCCL" in line else None,

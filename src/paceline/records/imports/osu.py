@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.family import Scalar
 from paceline.records.imports.launchers import own_lines
@@ -136,7 +137,9 @@ def _row(line: str, table: _Table, where: str) -> list[Reading]:
     words = line.split()
     if len(words) != len(table.columns):
         raise UserError(
-            f"{len(words)} columns", where=where, expected=f"{len(table.columns)}: {', '.join(table.columns)}"
+            number_of(len(words), "column"),
+            where=where,
+            expected=f"{len(table.columns)}: {', '.join(table.columns)}",
         )
     cells = dict(zip(table.columns, words, strict=True))
     params = dict(table.params)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.family import Scalar
 from paceline.records.imports.jsontext import Item, JsonText, refuse_repeated
@@ -75,7 +76,9 @@ def _shortened(names: list[str]) -> tuple[str, ...]:
     if not names:
         return ()
     which = ", ".join(dict.fromkeys(names))
-    return (f"{len(names)} texts of more than {LONGEST_TEXT} characters are kept by their digest: {which}",)
+    return (
+        f"{number_of(len(names), 'text')} of more than {LONGEST_TEXT} characters are kept by their digest: {which}",
+    )
 
 
 def _benchmark(item: Item, given: Mapping[str, Scalar], shortened: list[str]) -> list[Reading]:
@@ -130,7 +133,9 @@ def _rounds(stats: Item, data: Any) -> list[Number]:
         raise UserError("not a list of rounds", where=f"{stats.where}.data")
     rounds = stats.data.get("rounds")
     if rounds is not None and rounds != len(data):
-        raise UserError(f"{len(data)} rounds, but 'rounds' says {rounds}", where=f"{stats.where}.data")
+        raise UserError(
+            f"{number_of(len(data), 'round')}, but 'rounds' says {rounds}", where=f"{stats.where}.data"
+        )
     return [
         number(stats.number_text(v, f"data[{i}]"), ONE, "s", f"{stats.where}.data[{i}]")
         for i, v in enumerate(data)
@@ -148,7 +153,9 @@ def _launches(numbers: list[Number], own: Any, where: str) -> list[tuple[int, li
     ):
         raise UserError("not launches with their numbers of samples", where=place)
     if sum(counts.values()) != len(numbers):
-        raise UserError(f"adds up to {sum(counts.values())}, not to {len(numbers)} samples", where=place)
+        raise UserError(
+            f"adds up to {sum(counts.values())}, not to {number_of(len(numbers), 'sample')}", where=place
+        )
     parts, begin = [], 0
     for launch, count in counts.items():
         parts.append((int(launch), numbers[begin : begin + count]))
@@ -162,7 +169,7 @@ def _kept(text: str, what: str, shortened: list[str]) -> str:
         return text
     shortened.append(what)
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
-    return f"{text[:60]}… (sha256 {digest}, {len(text)} characters)"
+    return f"{text[:60]}… (sha256 {digest}, {number_of(len(text), 'character')})"
 
 
 def _params(item: Item, shortened: list[str]) -> dict[str, Scalar]:

@@ -54,7 +54,7 @@ def board_list(site: Site) -> str:
         root="",
         num_boards=len(boards),
         families=homepages.family_cards(boards),
-        boards=homepages.board_list([(b, site.of(b)) for b in boards]),
+        boards=homepages.board_list([(b, site.of(b)) for b in boards], site.given.published),
         coverage=homepages.coverage_grid(boards, site.given.suites),
         empty=unmeasured(site),
     )

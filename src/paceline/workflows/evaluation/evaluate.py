@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.families.reasoning.api.requests import Finished, Method, Question, Task
 from paceline.families.reasoning.core.executor import Executor
 from paceline.families.reasoning.core.grading import Grader
@@ -195,9 +196,9 @@ class Evaluation:
         paid, before = self._journal.totals, self._journal.earlier
         tokens = paid.prompt_tokens + paid.completion_tokens - before.prompt_tokens - before.completion_tokens
         if not tokens:
-            say(f"{done} of {count} questions; nothing was paid in this run so far")
+            say(f"{done} of {number_of(count, 'question')}; nothing was paid in this run so far")
             return
-        line = f"{done} of {count} questions; {tokens:,} tokens so far in this run, "
+        line = f"{done} of {number_of(count, 'question')}; {number_of(tokens, 'token', form=',')} so far in this run, "
         line += f"about {tokens * count // done:,} in all"
         prices = self._plan.prices
         if prices is not None:
@@ -230,7 +231,8 @@ def evaluate(plan: Plan, source: Source, journal: Journal, pace: Pace, *, identi
         }
         if grader.unstated > MOST_UNSTATED * grader.read:
             say(
-                f"WARNING: {grader.unstated} of {grader.read} answers are stated by no mark and no known sentence: "
+                f"WARNING: {grader.unstated} of {number_of(grader.read, 'answer')} are stated by no mark and "
+                "no known sentence: "
                 "their last number, letter or formula was read (docs/answers.md); look at some"
             )
     return Outcome(

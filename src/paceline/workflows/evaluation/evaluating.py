@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.units import parse_duration
 from paceline.families.reasoning.core.backends.chat import ChatClient
@@ -55,7 +56,9 @@ class ReplaySource:
 
     def draw(self, problem: int, question: str, indices: Sequence[int]) -> None:
         """Refuse."""
-        raise CallFailedError(f"{len(indices)} traces were never drawn, and --replay asks nobody")
+        raise CallFailedError(
+            f"{number_of(len(indices), 'trace was', 'traces were')} never drawn, and --replay asks nobody"
+        )
 
     def probe(self, problem: int, question: str, text: str, tokens: int) -> None:
         """Refuse."""
@@ -264,6 +267,6 @@ def _seconds(text: str) -> float:
 
 def _say_left_out(known: Problems, say: Callable[[str], None]) -> None:
     if known.left_out:
-        say(f"{len(known.left_out)} rows were left out:")
+        say(f"{number_of(len(known.left_out), 'row was', 'rows were')} left out:")
         for line in known.left_out[:20]:
             say(f"  {line}")

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.base.units import format_duration
 from paceline.report.shown import ABSENT
 from paceline.report.tables import Table
@@ -168,7 +169,7 @@ def table(outcome: Outcome, prices: Prices | None, problems: str) -> Table:
         rows.append(tuple(row))
     count = len({row.place for row in outcome.rows})
     return Table(
-        title=f"{outcome.identity} · {problems} · {count} questions",
+        title=f"{outcome.identity} · {problems} · {number_of(count, 'question')}",
         headers=tuple(headers),
         rows=tuple(rows),
         notes=(*_notes(found), *_paid(outcome, prices)),
@@ -229,7 +230,7 @@ def _paid(outcome: Outcome, prices: Prices | None) -> list[str]:
     cached = "" if paid.cached_tokens is None else f" ({paid.cached_tokens:,} read from the server's cache)"
     money = "" if prices is None else f"; {_money(outcome, prices):.4g} in money"
     line = (
-        f"paid in all: {paid.requests:,} requests, {paid.prompt_tokens:,} prompt tokens{cached}, "
+        f"paid in all: {number_of(paid.requests, 'request', form=',')}, {paid.prompt_tokens:,} prompt tokens{cached}, "
         f"{paid.completion_tokens:,} completion tokens{money}"
     )
     others = [
@@ -243,7 +244,9 @@ def _paid(outcome: Outcome, prices: Prices | None) -> list[str]:
     ]
     lines = [line + (f"; of the requests {', '.join(others)}" if others else "")]
     if before.requests:
-        lines.append(f"of these in earlier runs: {before.requests:,} requests, paid once")
+        lines.append(
+            f"of these in earlier runs: {number_of(before.requests, 'request', form=',')}, paid once"
+        )
     waited = (
         f", of which {format_duration(outcome.waited_s)} waited for limits and pauses"
         if outcome.waited_s

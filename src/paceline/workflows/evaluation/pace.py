@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from paceline.base.counting import number_of
 from paceline.workflows.evaluation.journal import Totals
 
 MINUTE_S = 60.0
@@ -139,7 +140,7 @@ class Pace:
         paid, budget = self._totals, self._budget
         tokens = paid.prompt_tokens + paid.completion_tokens
         if budget.tokens is not None and tokens >= budget.tokens:
-            raise SpentError(f"the budget of {budget.tokens:,.0f} tokens is used up")
+            raise SpentError(f"the budget of {number_of(budget.tokens, 'token', form=',.0f')} is used up")
         if budget.seconds is not None and self._clock() - self._begun >= budget.seconds:
             raise SpentError(f"the budget of {budget.seconds:g} s is used up")
         if budget.money is not None and self._prices is not None:

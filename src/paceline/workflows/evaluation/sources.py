@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from paceline.base.counting import number_of
 from paceline.families.reasoning.core.backends.chat import ChatAnswer, ChatClient, ChatError, split_thinking
 from paceline.families.reasoning.core.language import Draw
 from paceline.workflows.evaluation.journal import GREEDY, Journal, Kept
@@ -196,7 +197,9 @@ class EndpointSource:
         answer, name = self.call(problem, body, what)
         if len(answer.choices) != len(names):
             self._keep(name, problem, answer, names[: len(answer.choices)])
-            raise CallFailedError(f"{len(answer.choices)} texts came where {len(names)} were asked for")
+            raise CallFailedError(
+                f"{number_of(len(answer.choices), 'text came', 'texts came')} where {len(names)} were asked for"
+            )
         self._keep(name, problem, answer, names)
 
     def call(self, problem: int, body: Mapping[str, Any], what: str) -> tuple[ChatAnswer, str]:
@@ -305,7 +308,7 @@ class LocalSource:
     def _decode(self, problem: int, prompt: tuple[int, ...], draws: Mapping[Any, Draw], tokens: int) -> None:
         if len(prompt) >= self._model.context:
             raise CallFailedError(
-                f"the prompt has {len(prompt)} tokens, and the model's context {self._model.context}"
+                f"the prompt has {number_of(len(prompt), 'token')}, and the model's context {self._model.context}"
             )
         with self._lock:
             self._pace.leave(len(prompt) + tokens * len(draws))

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from paceline.base.counting import number_of
 from paceline.drivers.machine import quarantine
 from paceline.drivers.machine.devices import on_this_machine
 from paceline.records.earlier_runs import RunTimes, by_suite, here, known_times
@@ -48,7 +49,11 @@ class Planned:
     def name(self, num_blocks: int) -> str:
         """Name the unit, with how many of its points if not all are meant."""
         whole = len(self.plan.blocks)
-        return self.unit.name if num_blocks == whole else f"{self.unit.name}, {num_blocks} of {whole} points"
+        return (
+            self.unit.name
+            if num_blocks == whole
+            else f"{self.unit.name}, {num_blocks} of {number_of(whole, 'point')}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +71,12 @@ class Later:
         if not self.nights:
             return f"not within {HORIZON} nights: the budget is far too short for all that is asked for"
         first, last = self.nights[0], self.nights[-1]
-        begin = "tomorrow night" if first == 1 else f"in {first} nights"
-        return f"expected {begin}" if first == last else f"expected {begin}, the last of it in {last} nights"
+        begin = "tomorrow night" if first == 1 else f"in {number_of(first, 'night')}"
+        return (
+            f"expected {begin}"
+            if first == last
+            else f"expected {begin}, the last of it in {number_of(last, 'night')}"
+        )
 
 
 def plan_units(units: Sequence[Unit], state: Path | None) -> tuple[dict[Place, Planned], dict[str, str]]:

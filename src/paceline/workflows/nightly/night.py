@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from paceline.analysis.gate import set_baseline, waivers
 from paceline.analysis.lateness import late_runs
+from paceline.base.counting import number_of
 from paceline.base.errors import (
     IncomparableError,
     InfrastructureError,
@@ -288,7 +289,7 @@ class Night:
     ) -> tuple[list[Suspect], list[Suspect]]:
         """Measure the suspects' points again, against the same reference."""
         repeated = points_to_repeat(record, found)
-        self.say(f"{unit.name}: {len(found)} suspects are measured again")
+        self.say(f"{unit.name}: {number_of(len(found), 'suspect is', 'suspects are')} measured again")
         selection = Selection(
             tier=unit.tier,
             launches=unit.launches,

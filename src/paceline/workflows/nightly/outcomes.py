@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_INCORRECT, EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_REGRESSION
 from paceline.workflows.nightly.alarms import Suspect
 from paceline.workflows.nightly.tally import Tally
@@ -78,9 +79,9 @@ def outcome(unit: UnitReport) -> str:
     if unit.why:
         parts.append(unit.why)
     if unit.alarms:
-        parts.append(f"{len(unit.alarms)} alarms")
+        parts.append(number_of(len(unit.alarms), "alarm"))
     if unit.unconfirmed:
-        parts.append(f"{len(unit.unconfirmed)} suspects not confirmed")
+        parts.append(f"{number_of(len(unit.unconfirmed), 'suspect')} not confirmed")
     if unit.infrastructure:
         more = len(set(unit.infrastructure)) - 1
         parts.append(f"the machine failed: {unit.infrastructure[0].splitlines()[0]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+from paceline.base.counting import number_of
 from paceline.report.html import page_of_tables
 from paceline.report.shown import ABSENT
 from paceline.report.tables import Table
@@ -17,7 +18,7 @@ def markdown(report: NightReport) -> str:
     """Return a night as Markdown: alarms first, then how much was decided, then what was not measured at all."""
     lines = [f"# {report.nightly}, {report.started[:16].replace('T', ' ')} UTC", ""]
     alarms = report.alarms
-    lines.append(f"**{len(alarms)} alarms.**" if alarms else "No alarm.")
+    lines.append(f"**{number_of(len(alarms), 'alarm')}.**" if alarms else "No alarm.")
     lines += ["", *(f"- {_alarm_text(a)}" for a in alarms)]
     lines += ["", *told(report), "", units_table(report).render("markdown").rstrip("\n")]
     open_ = [s for u in report.units for s in u.unconfirmed]
@@ -31,7 +32,7 @@ def told(report: NightReport) -> list[str]:
     """Say how many comparisons were decided, and name what was not measured, with the reason."""
     total = report.tally
     asked = total.decided + total.inconclusive + total.incomparable
-    lines = [f"Of {asked} comparisons {total.text()}."]
+    lines = [f"Of {number_of(asked, 'comparison')} {total.text()}."]
     left = [u for u in report.units if u.outcome != "measured"]
     if left:
         lines += ["", f"Not measured, {len(left)} of {len(report.units)}:", ""]
@@ -58,7 +59,7 @@ def _one_line(text: str) -> str:
 def page(report: NightReport) -> str:
     """Return a night as a page of the site."""
     alarms = Table(
-        title=f"{len(report.alarms)} alarms" if report.alarms else "No alarm",
+        title=number_of(len(report.alarms), "alarm") if report.alarms else "No alarm",
         headers=("alarm",),
         rows=tuple((_alarm_text(a),) for a in report.alarms),
     )
@@ -106,7 +107,7 @@ def _add_case(root: ElementTree.Element, unit: UnitReport) -> str | None:
 def _add_ending(case: ElementTree.Element, unit: UnitReport) -> str | None:
     """Add what kind of ending it was, where it was not a good one."""
     if unit.alarms:
-        failure = ElementTree.SubElement(case, "failure", message=f"{len(unit.alarms)} alarms")
+        failure = ElementTree.SubElement(case, "failure", message=number_of(len(unit.alarms), "alarm"))
         failure.text = "\n".join(_alarm_text(a) for a in unit.alarms)
         return "failures"
     if unit.outcome == "failed" or unit.infrastructure:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paceline.base.counting import number_of
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contiguous:
@@ -100,7 +102,7 @@ def _axes(datatype: Datatype) -> tuple[int, list[tuple[int, int]]]:
     if isinstance(datatype, Subarray):
         return _box(datatype.shape, datatype.sizes, datatype.starts)
     if datatype.count < 0:
-        raise ValueError(f"a type of {datatype.count} parts")
+        raise ValueError(f"a type of {number_of(datatype.count, 'part')}")
     if isinstance(datatype, Vector):
         start, inner = _axes(datatype.of)
         return start, [(datatype.count, datatype.stride), *inner]

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 import torch
 
+from paceline.base.counting import number_of
 from paceline.base.technique import Technique
 from paceline.families.collectives.api.problem import Collective, Problem
 from paceline.families.collectives.core.operation import same_everywhere
@@ -340,7 +341,7 @@ def _note_convergence(runner: GateRunner, early: list[float], late: list[float],
     for segment, (before, after) in enumerate(zip(early, late, strict=True)):
         reason = None
         if after > 0.6 * before and after > 0.02:
-            reason = f"the mean of {calls} calls does not approach the truth ({before:.3g} → {after:.3g})"
+            reason = f"the mean of {number_of(calls, 'call')} does not approach the truth ({before:.3g} → {after:.3g})"
         elif after > 0.5:
-            reason = f"the mean of {calls} calls is still {after:.3g} away from the truth"
+            reason = f"the mean of {number_of(calls, 'call')} is still {after:.3g} away from the truth"
         runner.note(f"gaussian, segment {segment}", reason)

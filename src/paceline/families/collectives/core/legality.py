@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paceline.base.counting import number_of
 from paceline.base.family import Params
 from paceline.families.collectives.core.operation import SIZE, operation_of
 from paceline.families.collectives.core.sizes import ITEM_BYTES, number
@@ -25,7 +26,7 @@ def problems(params: Params, *, own: Sequence[str] = ()) -> list[str]:
     found: list[str] = []
     ranks = number(params, "ranks")
     if ranks < operation.min_ranks:
-        found.append(f"{operation.name} needs at least {operation.min_ranks} ranks, not {ranks}")
+        found.append(f"{operation.name} needs at least {number_of(operation.min_ranks, 'rank')}, not {ranks}")
     if operation.sized:
         # Sizes are rounded down to equal shares: below one element a rank nothing would be left.
         least = ITEM_BYTES[str(params["dtype"])] * (ranks if operation.sharded else 1)
@@ -33,10 +34,10 @@ def problems(params: Params, *, own: Sequence[str] = ()) -> list[str]:
             found.append(f"size_bytes {params['size_bytes']} holds less than one element a rank ({least} B)")
     found += own
     if "root" in params and number(params, "root") >= ranks:
-        found.append(f"root {params['root']} is not one of {ranks} ranks")
+        found.append(f"root {params['root']} is not one of {number_of(ranks, 'rank')}")
     group = number(params, "group_ranks") if params.get("group_ranks") else 0
     if group and ranks % group:
-        found.append(f"{ranks} ranks cannot be split into groups of {group}")
+        found.append(f"{number_of(ranks, 'rank')} cannot be split into groups of {group}")
     if str(params["dtype"]).startswith("int") and params["payload"] != "integers":
         found.append(f"payload {params['payload']} needs a floating dtype, not {params['dtype']}")
     return found

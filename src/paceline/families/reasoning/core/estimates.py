@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from paceline.base.counting import number_of
+
 Point = tuple[float, float]
 """Tokens and accuracy."""
 ROUNDING = 1e-9
@@ -26,7 +28,7 @@ def pass_at_k(num_samples: int, num_right: int, k: int) -> float:
         ValueError: k is not between 1 and n, or there are more right ones than samples.
     """
     if not 1 <= k <= num_samples or not 0 <= num_right <= num_samples:
-        raise ValueError(f"pass@{k} of {num_samples} samples, {num_right} right")
+        raise ValueError(f"pass@{k} of {number_of(num_samples, 'sample')}, {num_right} right")
     # Exact in whole numbers; 1 − (1 − c/n)^k would be biased, as samples are drawn without replacement.
     return 1.0 - math.comb(num_samples - num_right, k) / math.comb(num_samples, k)
 

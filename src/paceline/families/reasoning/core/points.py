@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.counting import number_of
 from paceline.base.family import Params
 from paceline.families.reasoning.core.naming import (
     KINDS,
@@ -31,15 +32,16 @@ def check_questions(params: Params) -> list[str]:
         return [str(error)]
     questions, samples = int(str(params["questions"])), int(str(params["samples"]))
     if samples > MAX_SAMPLES:
-        return [f"{samples} samples; at most {MAX_SAMPLES}"]
+        return [f"{number_of(samples, 'sample')}; at most {MAX_SAMPLES}"]
     if not is_embedded(str(params["model"])):
         return []
     # Levels are drawn in turn: fewer questions would leave some out, and the point's name would not say so.
     if questions < len(levels):
-        return [f"{questions} questions cannot have {len(levels)} levels"]
+        return [f"{number_of(questions, 'question')} cannot have {len(levels)} levels"]
     if levels[0] == 1 and questions > FIRST_LEVEL * len(levels):
         return [
-            f"level 1 has {FIRST_LEVEL} problems, too few for {questions} questions of {len(levels)} levels"
+            f"level 1 has {FIRST_LEVEL} problems, too few for {number_of(questions, 'question')} "
+            f"of {len(levels)} levels"
         ]
     return []
 

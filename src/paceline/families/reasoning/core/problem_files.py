@@ -12,6 +12,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError, UserErrors, expected_one_of
 from paceline.families.reasoning.core.naming import PARTIAL
 from paceline.families.reasoning.core.problem_fields import TextProblem
@@ -113,7 +114,7 @@ def read_all(
         raise errors[0] if len(errors) == 1 else UserErrors(errors)
     if not found:
         raise UserError(
-            "there is no problem" + (f"; {len(errors)} rows cannot be read" if errors else ""),
+            "there is no problem" + (f"; {number_of(len(errors), 'row')} cannot be read" if errors else ""),
             where=source,
             expected="one row at least",
             fix="name another file",
@@ -149,8 +150,8 @@ def draw(
     if not 0 <= count <= len(left):
         of_levels = "" if levels is None else f" of the levels {', '.join(map(str, levels))}"
         raise UserError(
-            f"{count} problems asked for, and there are {len(left)}{of_levels}",
-            expected=f"0 to {len(left)} problems",
+            f"{number_of(count, 'problem')} asked for, and there are {len(left)}{of_levels}",
+            expected=f"0 to {number_of(len(left), 'problem')}",
             fix="ask for fewer, or name more levels or another file",
         )
     rng = random.Random(seed)

@@ -20,6 +20,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paceline.base.counting import number_of
+
 MODULUS = 19
 LEVELS = tuple(range(1, 11))
 MAX_BRANCHES = 4
@@ -138,7 +140,7 @@ def draw(seed: int, count: int, *, levels: Sequence[int], held_out: bool = True)
         ValueError: A level is unknown, or has too few problems.
     """
     if count < 0 or not levels:
-        raise ValueError(f"{count} problems of {len(levels)} levels")
+        raise ValueError(f"{number_of(count, 'problem')} of {len(levels)} levels")
     rng = random.Random(seed)
     drawn: dict[int, Problem] = {}
     while len(drawn) < count:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.families.reasoning.core.archive import Archive
 from paceline.families.reasoning.core.backends import pretrained
@@ -185,7 +186,7 @@ def _differences(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> list[
     ]
     # Fewer samples are the first ones of those recorded; more were never drawn.
     if int(recorded["samples"]) < int(asked["samples"]):
-        found.append(f"{recorded['samples']} samples and not {asked['samples']}")
+        found.append(f"{number_of(recorded['samples'], 'sample')} and not {asked['samples']}")
     return found
 
 
@@ -253,7 +254,7 @@ def write_traces(path: Path, header: Mapping[str, Any], all_traces: Archives) ->
     count = sum(num_values(archive) for archive in archives.values())
     # Nothing rather than a part: a rule tried on some of the questions would look like a result.
     if count > MAX_VALUES:
-        return None, f"{count} tokens with those before them; a file keeps {MAX_VALUES}"
+        return None, f"{number_of(count, 'token')} with those before them; a file keeps {MAX_VALUES}"
     try:
         return save(path, header, archives), ""
     except (OSError, MemoryError, ValueError, OverflowError) as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+from paceline.base.counting import number_of
 from paceline.families.reasoning.core.archive import Archive, Name, Recording
 from paceline.families.reasoning.core.language import Continuation, Draw, LanguageModel, Piece
 
@@ -207,7 +208,9 @@ class Replay:
 
     def _decode(self, missing: Sequence[int]) -> None:
         if self._live is None:
-            raise MissingTraceError(f"{len(missing)} traces were not recorded far enough")
+            raise MissingTraceError(
+                f"{number_of(len(missing), 'trace was', 'traces were')} not recorded far enough"
+            )
         wanted = {h for handle in missing for h in self._open[handle].group or (handle,)}
         # What they see of each other depends on going on in step; one alone would decode other tokens.
         if not wanted <= self._wanted.keys():

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from paceline.base.counting import number_of
 from paceline.families.reasoning.api.requests import (
     Branch,
     Compare,
@@ -406,7 +407,7 @@ class Service:
         if number in state.under_way:
             raise PlanError("a trace is named twice in one round")
         if tokens is not None and tokens < 0:
-            raise PlanError(f"asked for {tokens} tokens")
+            raise PlanError(f"asked for {number_of(tokens, 'token')}")
         # Opened and nothing more: no job, and so nothing on the critical path.
         if tokens == 0:
             state.replies[place] = Reply(trace=number)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.families.reasoning.core.archive import Archive, Line, Name
 
@@ -182,7 +183,7 @@ def _rows(columns: Columns, name: str, *, like: str | None = None) -> list[list[
     # Checked before it is cut: a damaged file must be refused, and not read as shorter rows.
     begins = [0, *ends][: len(ends)]
     if (ends[-1] if ends else 0) != len(values) or any(b > e for b, e in zip(begins, ends, strict=True)):
-        raise ValueError(f"column '{name}' has {len(values)} values, and its rows end elsewhere")
+        raise ValueError(f"column '{name}' has {number_of(len(values), 'value')}, and its rows end elsewhere")
     return [values[begin:end] for begin, end in zip(begins, ends, strict=True)]
 
 

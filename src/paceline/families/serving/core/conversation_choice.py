@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.families.serving.core.conversations import (
     ASSISTANT,
@@ -158,7 +159,7 @@ def choose(
 def _too_few(taken: int, requests: int, dropped: dict[str, int]) -> UserError:
     reasons = "".join(f"; {number} {reason}" for reason, number in dropped.items())
     return UserError(
-        f"the file has {taken} exchanges that can be asked for{reasons}",
+        f"the file has {number_of(taken, 'exchange')} that can be asked for{reasons}",
         expected=f"{requests}, as 'requests' says",
         fix=f"requests: {taken}" if taken else "widen the limits on lengths",
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.families.serving.core.text_files import read_packed_text
 
@@ -63,7 +64,7 @@ def read_conversations(path: Path) -> Conversations:
         entries.append(_entry(told))
     if all(e.reason == NO_CONVERSATION for e in entries):
         raise UserError(
-            f"none of {len(entries)} entries has 'conversations' or 'messages'",
+            f"none of {number_of(len(entries), 'entry')} has 'conversations' or 'messages'",
             where=str(path),
             expected=EXPECTED,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from paceline.base.counting import number_of
 from paceline.base.errors import PrerequisiteError, UserError
 from paceline.base.family import Params
 from paceline.families.serving.core.model_sizes import SIZES
@@ -66,15 +67,17 @@ def check_sizes(params: Params) -> list[str]:
     longest = longest_context(params)
     context = SIZES[str(params["model"])]["max_context"]
     if longest > context:
-        wrong.append(f"a call can have {longest} tokens, and the {params['model']} model knows {context}")
+        wrong.append(
+            f"a call can have {number_of(longest, 'token')}, and the {params['model']} model knows {context}"
+        )
     room = count_of(params, "block_size") * count_of(params, "num_blocks")
     if longest > room:
-        wrong.append(f"a call can have {longest} tokens, and the cache has room for {room}")
+        wrong.append(f"a call can have {number_of(longest, 'token')}, and the cache has room for {room}")
     # Decodes are never split over steps, so a full batch of them has to fit.
     if count_of(params, "token_budget") < count_of(params, "max_batch"):
         wrong.append("token_budget is below max_batch: a step could not give every call a token")
     if count_of(params, "requests") < calls_together(params):
         wrong.append(
-            f"{params['workload']} have {calls_together(params)} calls each, more than there are requests"
+            f"{params['workload']} have {number_of(calls_together(params), 'call')} each, more than there are requests"
         )
     return wrong

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.family import Params
 from paceline.families.serving.core.conversation_calls import folded, session_calls
@@ -112,7 +113,7 @@ def traced_calls(params: Params, vocabulary: int, seed: int, instants: Sequence[
     wanted = trace.requests[: len(instants)]
     if len(wanted) < len(instants):
         raise UserError(
-            f"the trace has {len(wanted)} requests that can be served",
+            f"the trace has {number_of(len(wanted), 'request')} that can be served",
             where=str(params["trace"]),
             expected=f"{len(instants)}, as 'requests' says",
             fix=f"requests: {len(wanted)}",
@@ -137,7 +138,8 @@ def _stretched(params: Params, wanted: Sequence[Traced]) -> float:
     last_s = wanted[-1].at_s
     if len(wanted) > 1 and last_s == 0.0:
         raise UserError(
-            f"the first {len(wanted)} requests of the trace have one instant, which no factor spreads to a rate",
+            f"the first {number_of(len(wanted), 'request')} of the trace have one instant, which no factor "
+            "spreads to a rate",
             where=str(params["trace"]),
             fix="arrivals: at-once, or poisson",
         )

@@ -19,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.families.serving.core.load.calls import Call
 from paceline.families.serving.core.model_sizes import FIRST_TOKEN
@@ -191,9 +192,9 @@ def _lines(path: Path, text: str, kind: str, size: int) -> Iterator[Traced | str
         length = _count(told, "input_length", where, expected)
         if blocks and len(blocks) != math.ceil(length / size):
             raise UserError(
-                f"{len(blocks)} hash_ids for {length} tokens",
+                f"{len(blocks)} hash_ids for {number_of(length, 'token')}",
                 where=where,
-                expected=f"one for each {size} tokens: {math.ceil(length / size)}",
+                expected=f"one for each {number_of(size, 'token')}: {math.ceil(length / size)}",
                 fix=f"trace_format: {kind}/TOKENS, if its blocks have another size",
             )
         yield Traced(
@@ -331,7 +332,7 @@ def calls_of(
         output_tokens = scaled(request.output_tokens, scale)
         if context is not None and prompt_tokens + output_tokens > context:
             raise UserError(
-                f"request {number} of the trace has {prompt_tokens + output_tokens} tokens",
+                f"request {number} of the trace has {number_of(prompt_tokens + output_tokens, 'token')}",
                 expected=f"at most {context}, which the model knows",
                 fix=f"trace_scale: {scale * context / (prompt_tokens + output_tokens + 2):.3g}",
             )

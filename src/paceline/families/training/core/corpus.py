@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.base.counting import number_of
 from paceline.families.training.api.sizes import BYTE_VALUES, DIALECTS, MARKOV, VOCABULARY
 from paceline.families.training.core import hub
 from paceline.families.training.core.parameters import shift_of
@@ -250,7 +251,7 @@ def file_bytes(path: str | None) -> Bytes:
     except OSError as error:
         reason = f"data: {error.filename or root} cannot be read: {error.strerror}"
         raise CaseError("invalid", reason) from error
-    count = "" if files is None else f", {len(files)} files,"
+    count = "" if files is None else f", {number_of(len(files), 'file')},"
     return _bytes(b"".join(parts[0]), b"".join(parts[1]), f"{root}{count}")
 
 

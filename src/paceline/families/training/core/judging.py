@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from paceline.base.counting import number_of
 from paceline.base.family import off_formula
 from paceline.base.options import taken_by
 from paceline.families.training.api.absence import Absence
@@ -72,7 +73,7 @@ def diverged(first: Mapping[int, float]) -> str | None:
     if len(ranks) == 1:
         whose = f"rank {ranks[0]}'s loss is"
     elif len(ranks) == len(first):
-        whose = f"the losses of all {len(ranks)} ranks are"
+        whose = f"the losses of all {number_of(len(ranks), 'rank is', 'ranks are')}"
     else:
         whose = f"the losses of ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} are"
     return f"diverged: {whose} not finite in step {step + 1:.0f}"

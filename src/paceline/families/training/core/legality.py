@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paceline.base.counting import number_of
 from paceline.base.family import Params
 from paceline.families.training.api.sizes import SYNTHETIC, num_symbols, size_of
 from paceline.families.training.core.metrics import flops_per_token
@@ -38,7 +39,7 @@ def problems(
     ranks, batch, steps = (number(params, key) for key in ("ranks", "batch", "steps"))
     rows = batch if whole_batch else batch // ranks
     if not whole_batch and batch % ranks:
-        found.append(f"batch {batch} cannot be split between {ranks} ranks")
+        found.append(f"batch {batch} cannot be split between {number_of(ranks, 'rank')}")
     size = size_of(params)
     if size.heads % size.num_kv_heads:
         found.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from paceline.base.counting import number_of
 from paceline.base.family import Params
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.operation import CollectiveOperation
@@ -19,9 +20,9 @@ def check(params: Params) -> list[str]:
     width = math.isqrt(ranks)
     own: list[str] = []
     if width * width != ranks:
-        own.append(f"{ranks} ranks form no square grid")
+        own.append(f"{number_of(ranks, 'rank forms', 'ranks form')} no square grid")
     elif number(params, "side") % width:
-        own.append(f"side {params['side']} cannot be split between {width} rows of ranks")
+        own.append(f"side {params['side']} cannot be split between {number_of(width, 'row')} of ranks")
     return problems(params, own=own)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.counting import number_of
 from paceline.base.family import Params
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.operation import CollectiveOperation
@@ -13,8 +14,8 @@ from paceline.families.collectives.ops.norm_layer.parameters import PARAMETERS
 
 def check(params: Params) -> list[str]:
     """Return what makes a resolved point illegal."""
-    split = number(params, "hidden") % number(params, "ranks") == 0
-    own = [] if split else [f"hidden {params['hidden']} cannot be split between {params['ranks']} ranks"]
+    hidden, ranks = number(params, "hidden"), number(params, "ranks")
+    own = [f"hidden {hidden} cannot be split between {number_of(ranks, 'rank')}"] if hidden % ranks else []
     return problems(params, own=own)
 
 

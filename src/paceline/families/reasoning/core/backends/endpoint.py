@@ -19,6 +19,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from paceline.base.counting import number_of
 from paceline.base.errors import PrerequisiteError
 from paceline.families.reasoning.core.backends.endpoint_errors import (
     EndpointError,
@@ -245,7 +246,9 @@ class Endpoint:
         # A server may count the end, which it need not have named, and the tokens of a stop, whose text it keeps.
         unnamed = max(map(len, NEXT_QUESTIONS)) if self._top and job.stopped_silently else 1
         if count is not None and not 0 <= count - job.counted <= unnamed:
-            raise ValueError(f"the server counts {count} tokens, and its stream had {job.counted}")
+            raise ValueError(
+                f"the server counts {number_of(count, 'token')}, and its stream had {job.counted}"
+            )
 
     def _take_tokens(self, job: Job, part: Part) -> None:
         places = range(len(part.texts))
@@ -256,7 +259,7 @@ class Endpoint:
                 self.num_unused += 1
                 continue
             if len(job.tokens) == job.wanted:
-                raise ValueError(f"more than the {job.wanted} tokens that were asked for")
+                raise ValueError(f"more than the {number_of(job.wanted, 'token')} that were asked for")
             text = part.texts[place]
             is_end = part.has_end and place == places[-1]
             job.tokens.append(END if is_end else self._texts.number(text))

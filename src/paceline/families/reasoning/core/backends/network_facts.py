@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 
 
@@ -42,7 +43,7 @@ def context_of(config: Any, identity: str, asked: int | None) -> int:
     most = min([*limits, *([asked] if asked else [])])
     if asked is not None and not 2 <= asked <= most:
         raise UserError(
-            f"a context of {asked} tokens",
+            f"a context of {number_of(asked, 'token')}",
             where=identity,
             expected=f"2 to {min(limits)}" if limits else "2 or more",
             fix="give another one",

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from paceline.base.counting import number_of
 from paceline.families.reasoning.core.backends.endpoint import Endpoint, Job
 from paceline.families.reasoning.core.backends.token_texts import END, SILENT, Texts
 from paceline.families.reasoning.core.language import Continuation, Draw, Piece
@@ -196,7 +197,7 @@ class OpenAIModel:
         if known.ended:
             raise ValueError(f"trace {trace} has ended")
         if tokens < 1:
-            raise ValueError(f"{tokens} tokens asked of trace {trace}; at least 1")
+            raise ValueError(f"{number_of(tokens, 'token')} asked of trace {trace}; at least 1")
         job = Job(
             trace=trace,
             draw=known.draw,
@@ -261,7 +262,7 @@ class OpenAIModel:
 
     def _open(self, tokens: list[int], draw: Draw) -> int:
         if not 1 <= len(tokens) <= self._context:
-            raise ValueError(f"{len(tokens)} tokens; 1 to {self._context}")
+            raise ValueError(f"{number_of(len(tokens), 'token')}; 1 to {self._context}")
         if not draw.temperature >= 0:
             raise ValueError(f"a temperature of {draw.temperature}; 0 or more")
         self._texts.text(tokens)

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.families.reasoning.core.backends.network_facts import (
     chat_prompt,
@@ -193,7 +194,7 @@ class TransformersModel:
         if self._ended(known):
             raise ValueError(f"trace {trace} has ended")
         if tokens < 1:
-            raise ValueError(f"{tokens} tokens asked of trace {trace}; at least 1")
+            raise ValueError(f"{number_of(tokens, 'token')} asked of trace {trace}; at least 1")
         known.num_wanted, known.stop = tokens, frozenset(stop)
         self._under_way[trace] = known
 
@@ -259,7 +260,7 @@ class TransformersModel:
 
     def _check(self, tokens: Sequence[int]) -> None:
         if not 1 <= len(tokens) <= self._context:
-            raise ValueError(f"{len(tokens)} tokens; 1 to {self._context}")
+            raise ValueError(f"{number_of(len(tokens), 'token')}; 1 to {self._context}")
         if not all(0 <= token < self._symbols for token in tokens):
             raise ValueError(f"tokens are 0 to {self._symbols - 1}")
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from paceline.base.counting import number_of
 from paceline.families.reasoning.core.language import Continuation, Draw, Piece
 from paceline.families.reasoning.core.problems import END
 from paceline.families.reasoning.core.reasoner.decoder import Decoder
@@ -232,7 +233,7 @@ class Reasoner:
         if known.ended(self.context):
             raise ValueError(f"trace {trace} has ended")
         if tokens < 1:
-            raise ValueError(f"{tokens} tokens asked of trace {trace}; at least 1")
+            raise ValueError(f"{number_of(tokens, 'token')} asked of trace {trace}; at least 1")
         known.num_wanted = tokens
         known.stop = frozenset(stop)
         self._under_way[trace] = known
@@ -305,7 +306,7 @@ class Reasoner:
 
     def _check(self, tokens: Sequence[int]) -> None:
         if not 1 <= len(tokens) <= self.context:
-            raise ValueError(f"{len(tokens)} tokens; 1 to {self.context}")
+            raise ValueError(f"{number_of(len(tokens), 'token')}; 1 to {self.context}")
         symbols = self._network.shape.symbols
         if not all(0 <= token < symbols for token in tokens):
             raise ValueError(f"tokens are 0 to {symbols - 1}")

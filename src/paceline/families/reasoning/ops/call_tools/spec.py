@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.counting import number_of
 from paceline.base.family import Params
 from paceline.base.operation import Operation
 from paceline.base.requirements import DeviceRequirements
@@ -12,7 +13,7 @@ from paceline.families.reasoning.ops.call_tools.parameters import PARAMETERS
 def check(params: Params) -> list[str]:
     """Return what is wrong with a point, in words."""
     calls, depth = int(str(params["calls"])), int(str(params["depth"]))
-    return [f"{calls} calls cannot have {depth} layers"] if calls < depth else []
+    return [f"{number_of(calls, 'call')} cannot have {number_of(depth, 'layer')}"] if calls < depth else []
 
 
 def estimate_s(params: Params) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.families.reasoning.api.requests import Finished
 from paceline.families.reasoning.core import estimates
 from paceline.families.reasoning.core.metrics import ANOTHER_MODELS
@@ -98,7 +99,7 @@ def gain(pool: Pool, found: Reordered, finished: Sequence[Finished]) -> tuple[fl
     plain = estimates.at_equal_tokens(estimates.hull(pool.curve), found.tokens)
     if plain is None:
         low, high = pool.curve[0][0], pool.curve[-1][0]
-        return None, f"{found.tokens:.0f} tokens; votes cost {low:.0f} to {high:.0f}"
+        return None, f"{number_of(found.tokens, 'token', form='.0f')}; votes cost {low:.0f} to {high:.0f}"
     return found.accuracy - plain, ""
 
 

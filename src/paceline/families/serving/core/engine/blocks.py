@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from paceline.base.counting import number_of
+
 ROOT = -1
 
 Key = tuple[int, tuple[int, ...]]
@@ -101,7 +103,7 @@ class Blocks:
             self._forget(block)
             self.evictions += 1
         else:
-            raise OutOfBlocksError(f"all {self.num_blocks} blocks are in use")
+            raise OutOfBlocksError(f"all {number_of(self.num_blocks, 'block is', 'blocks are')} in use")
         self._users[block] = 1
         return block
 

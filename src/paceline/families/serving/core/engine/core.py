@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from paceline.base.counting import number_of
 from paceline.families.serving.api.scheduling import Request, Scheduler, Step, View
 from paceline.families.serving.core.engine.blocks import ROOT, Blocks, beginnings
 
@@ -172,7 +173,7 @@ class Engine:
         longest = len(prompt) + wanted
         # It could not end even alone; refused here, it cannot hold the engine for ever.
         if longest > self.blocks.num_blocks * self.blocks.block_size:
-            raise ValueError(f"{longest} tokens do not fit into the cache")
+            raise ValueError(f"{number_of(longest, 'token does', 'tokens do')} not fit into the cache")
         number = self._next
         self._next += 1
         self._waiting[number] = Held(number, tenant, now_s, len(prompt), wanted, list(prompt))
@@ -326,8 +327,9 @@ class Engine:
         # With nobody running nothing can change any more, so an empty step would be followed by the same one for ever.
         if self.busy and (self._idle_steps > PATIENCE or (not self._running and not plan.preempt)):
             raise RefusedStepError(
-                f"the scheduler computes nothing though {len(self._waiting)} requests wait and "
-                f"{self.blocks.num_free} of {self.blocks.num_blocks} blocks are free"
+                "the scheduler computes nothing though "
+                f"{number_of(len(self._waiting), 'request waits', 'requests wait')} and "
+                f"{self.blocks.num_free} of {number_of(self.blocks.num_blocks, 'block')} are free"
             )
 
     def _view(self, now_s: float, visible: Mapping[int, Held], waiting: Mapping[int, Held]) -> View:
@@ -357,11 +359,15 @@ class Engine:
             total += count
             self._check_one(number, count, visible, waiting)
         if total > self._token_budget:
-            raise RefusedStepError(f"the step has {total} tokens; {self._token_budget} are allowed")
+            raise RefusedStepError(
+                f"the step has {number_of(total, 'token')}; {self._token_budget} are allowed"
+            )
         # A difference binds tighter than a union: those who run and stay, and those who are admitted.
         num_running = len(set(self._running) - set(plan.preempt) | set(plan.tokens))
         if num_running > self._max_batch:
-            raise RefusedStepError(f"{num_running} requests would run; {self._max_batch} are allowed")
+            raise RefusedStepError(
+                f"{number_of(num_running, 'request')} would run; {self._max_batch} are allowed"
+            )
 
     def _check_one(
         self, number: int, count: int, visible: Mapping[int, Held], waiting: Mapping[int, Held]
@@ -375,7 +381,7 @@ class Engine:
             raise RefusedStepError(f"the step computes request {number}, which is not there")
         if count > missing:
             raise RefusedStepError(
-                f"the step computes {count} tokens of request {number}; {missing} are missing"
+                f"the step computes {number_of(count, 'token')} of request {number}; {missing} are missing"
             )
 
     def _preempt(self, number: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.families.serving.core.engine.core import Output
 from paceline.families.serving.core.engine.thread import Asked, EngineThread
 from paceline.families.serving.core.model_sizes import FIRST_TOKEN
@@ -81,7 +82,7 @@ def read_request(body: bytes, *, chat: bool, vocabulary: int, context: int) -> W
     if not prompt or min(prompt) < 0 or max(prompt) >= vocabulary or tokens < 1:
         raise BadRequestError(f"a prompt has tokens of 0 to {vocabulary - 1}, and max_tokens is 1 or more")
     if len(prompt) + tokens > context:
-        raise BadRequestError(f"{len(prompt) + tokens} tokens; the model knows {context}")
+        raise BadRequestError(f"{number_of(len(prompt) + tokens, 'token')}; the model knows {context}")
     return wanted
 
 

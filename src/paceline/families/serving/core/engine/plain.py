@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from paceline.base.counting import number_of
 from paceline.families.serving.api.layers import Shape, rms_norm, rotated
 from paceline.families.serving.core.engine.core import Engine
 from paceline.families.serving.core.engine.model import Model
@@ -148,7 +149,10 @@ def main() -> None:
     torch.set_num_threads(1)
     load = Load(size=given.size, batch=given.batch, prompt=given.prompt, answer=given.answer)
     own, plain = compare(load, given.rounds)
-    print(f"engine {own:.0f} tokens/s, plain loop {plain:.0f} tokens/s of processor time: {own / plain:.3f}")
+    print(
+        f"engine {number_of(own, 'token', form='.0f')}/s, plain loop {number_of(plain, 'token', form='.0f')}/s "
+        f"of processor time: {own / plain:.3f}"
+    )
 
 
 if __name__ == "__main__":

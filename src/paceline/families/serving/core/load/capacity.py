@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from paceline.base.counting import number_of
 from paceline.families.serving.core.load.counting import wilson
 
 Probe = Callable[[float, int, int], Sequence[bool]]
@@ -115,7 +116,7 @@ def find_capacity(
             high = rate_per_s
             rate_per_s /= 2
             if rate_per_s < start_per_s / 1000:
-                raise ValueError(f"{rate_per_s:g} requests/s are not carried either")
+                raise ValueError(f"{number_of(rate_per_s, 'request', form='g')}/s are not carried either")
         if low and not math.isinf(high):
             break
     while high / low > 1 + precision:

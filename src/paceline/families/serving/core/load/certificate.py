@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.base.counting import number_of
 from paceline.families.serving.core.load.entries import Log
 from paceline.families.serving.core.load.outcomes import Outcome, counts, percentile
 
@@ -120,7 +121,9 @@ def certify(log: Log, outcomes: Sequence[Outcome]) -> Certificate:
     if asked and sent and not capped:
         problems += _rate_error(asked, sent, gaps=len(due) - 1, first_s=first or 0.0)
     if places is not None and held is not None and not following and held < MIN_CONCURRENCY_SHARE * places:
-        problems.append(f"{held:.1f} calls were under way in the mean instead of {places}")
+        problems.append(
+            f"{number_of(held, 'call was', 'calls were', form='.1f')} under way in the mean instead of {places}"
+        )
     # Of the busiest process: one thread that is nearly always busy queues events, whatever the others do.
     if cpu_share > MAX_CPU_SHARE:
         problems.append(f"the client's event loop had {cpu_share:.0%} of a core: it is the bottleneck")
@@ -177,7 +180,7 @@ def _rate_error(asked: float, sent: float, *, gaps: int, first_s: float) -> list
     explained = abs(sent_s - asked_s) <= _allowed_lateness_s(first_s)
     if explained or abs(sent / asked - 1) <= MAX_RATE_ERROR:
         return []
-    return [f"{sent:.1f} calls/s were sent instead of {asked:.1f}"]
+    return [f"{number_of(sent, 'call', form='.1f')}/s were sent instead of {asked:.1f}"]
 
 
 def _lateness(what: str, worst_s: float, first_s: float) -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from paceline.base.counting import number_of
 from paceline.families.serving.core.load.deltas import THINKING
 from paceline.families.serving.core.load.entries import COMPLETE, ENDINGS, Entry, Log
 from paceline.families.serving.core.load.events import Piece, Stream, read_stream
@@ -151,17 +152,20 @@ def _judge(entry: Entry, stream: Stream, exact: bool, bounded: bool) -> tuple[st
     if stream.problem is not None:
         return "malformed", stream.problem
     if not stream.ended:
-        return "unended", f"{stream.tokens} tokens, and neither [DONE] nor a finish reason"
+        return "unended", f"{number_of(stream.tokens, 'token')}, and neither [DONE] nor a finish reason"
     counted = (None, stream.tokens, stream.tokens + 1 if "end_token" in stream.warnings else None)
     if stream.counted_by == "token_ids" and stream.usage_tokens not in counted:
-        return "miscounted", f"{stream.tokens} tokens came, the server counts {stream.usage_tokens}"
+        return (
+            "miscounted",
+            f"{number_of(stream.tokens, 'token came', 'tokens came')}, the server counts {stream.usage_tokens}",
+        )
     short = stream.tokens < entry.asked_tokens if exact else not stream.pieces
     if short:
         why = "" if stream.finish is None else f"; finish reason {stream.finish}"
         kind = "truncated" if stream.done else "unended"
-        return kind, f"{stream.tokens} of {entry.asked_tokens} tokens{why}"
+        return kind, f"{stream.tokens} of {number_of(entry.asked_tokens, 'token')}{why}"
     if bounded and stream.tokens > entry.asked_tokens:
-        return "overlong", f"{stream.tokens} instead of {entry.asked_tokens} tokens"
+        return "overlong", f"{stream.tokens} instead of {number_of(entry.asked_tokens, 'token')}"
     return COMPLETE, None
 
 

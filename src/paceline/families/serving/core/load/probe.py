@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
+from paceline.base.counting import number_of
 from paceline.base.errors import InfrastructureError, UserError
 from paceline.families.serving.core.load.asking import Asking
 from paceline.families.serving.core.load.calls import Call, Messages, Workload
@@ -210,7 +211,7 @@ def _model(base: str, listed: list[dict[str, Any]] | None, asked: str | None) ->
             f"the server has no model '{asked}'", where=f"{base}/models", expected=f"one of: {shown}"
         )
     raise ServerError(
-        f"the server has {len(names)} models" if names else "the server lists no models",
+        f"the server has {number_of(len(names), 'model')}" if names else "the server lists no models",
         where=f"{base}/models",
         expected=f"the name of one: {shown}" if names else "the name of its model",
         fix=f"paceline load {base} --model {names[0] if names else 'NAME'}",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
+from paceline.base.counting import number_of
 from paceline.families.serving.core.load.calls import Call, prompt_text
 from paceline.families.serving.core.load.outcomes import Outcome
 
@@ -50,7 +51,7 @@ def unlike_asked(outcomes: Sequence[Outcome]) -> str | None:
     read = sum(o.prompt_tokens or 0 for o in told) / len(told)
     if abs(read - asked) <= max(SLACK_TOKENS, SLACK_SHARE * asked):
         return None
-    return f"the server counts {read:.0f} tokens a prompt, where {asked:.0f} were meant"
+    return f"the server counts {number_of(read, 'token', form='.0f')} a prompt, where {asked:.0f} were meant"
 
 
 def warmer_than_asked(outcomes: Sequence[Outcome], shared: Mapping[int, float] | None = None) -> str | None:

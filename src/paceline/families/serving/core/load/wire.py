@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
+from paceline.base.counting import number_of
 from paceline.base.errors import PrerequisiteError
 from paceline.families.serving.core.load.entries import COMPLETE, Entry
 from paceline.families.serving.core.load.events import read_stream
@@ -159,7 +160,7 @@ class Connection(asyncio.Protocol):
         # A server that never stops writing would fill the client's memory and end the whole run.
         most = MAX_TOKEN_BYTES * (entry.asked_tokens + SPARE_TOKENS)
         if self._bytes > most:
-            self.end("too_long", f"more than {most} bytes for {entry.asked_tokens} tokens")
+            self.end("too_long", f"more than {most} bytes for {number_of(entry.asked_tokens, 'token')}")
             return
         entry.chunks.append((self._now, body))
 

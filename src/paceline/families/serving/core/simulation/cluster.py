@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from paceline.base.counting import number_of
 from paceline.families.serving.api.costs import Piece, StepCosts
 from paceline.families.serving.api.deploying import Busy, Deployment, Given, Layout, Load
 from paceline.families.serving.core.engine.blocks import beginnings
@@ -141,13 +142,17 @@ class Cluster:
             next_s = min([*ahead, *(due_s for due_s, _, _ in self._coming[:1])])
             # Nothing will ever end, so nobody will ever be asked again: the technique has stopped.
             if math.isinf(next_s):
-                raise RefusedStepError(f"the deployment computes nothing though {unserved} requests wait")
+                raise RefusedStepError(
+                    f"the deployment computes nothing though {number_of(unserved, 'request waits', 'requests wait')}"
+                )
             self.now_s = next_s
             for slot in self._slots:
                 if slot.ends_s <= self.now_s:
                     unserved -= self._end(slot)
         else:
-            raise RefusedStepError(f"{unserved} requests are unserved after {MOST_STEPS} events")
+            raise RefusedStepError(
+                f"{number_of(unserved, 'request is', 'requests are')} unserved after {MOST_STEPS} events"
+            )
         self.log.counters = [dict(facts(e.counters)) for e in self._engines]
         for engine in self._engines:
             engine.check()
@@ -232,7 +237,9 @@ class Cluster:
             work = engine.begin(self.now_s, worker.scheduler, worker.phase)
             # The engine checks the largest budget of its workers, this one's own is checked here.
             if sum(p.count for p in work) > budget:
-                raise RefusedStepError(f"worker {slot.number} computes more than its {budget} tokens")
+                raise RefusedStepError(
+                    f"worker {slot.number} computes more than its {number_of(budget, 'token')}"
+                )
             if work:
                 break
             if engine.counters.preemptions == before:
@@ -378,7 +385,8 @@ def check_layout(layout: Layout, given: Given) -> None:
         room = given.blocks_per_device - (len(there) - 1) * given.weight_blocks
         if min(there) < 1 or sum(there) > room:
             raise RefusedStepError(
-                f"memories of device {device} have {sum(there)} blocks; beside {len(there)} copies of the weights "
+                f"memories of device {device} have {number_of(sum(there), 'block')}; beside "
+                f"{number_of(len(there), 'copy')} of the weights "
                 f"there is room for {room}"
             )
     served = {w.memory for w in layout.workers}

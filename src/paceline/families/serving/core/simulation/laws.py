@@ -13,6 +13,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
+from paceline.base.counting import number_of
 from paceline.families.serving.api.costs import StepCosts
 from paceline.families.serving.core.load.calls import Call
 from paceline.families.serving.core.simulation.cluster import Link
@@ -48,7 +49,9 @@ def _served_once(log: Log, calls: Sequence[Call]) -> list[str]:
     ]
     for call in calls:
         if got[call.number] != call.output_tokens:
-            problems.append(f"call {call.number} got {got[call.number]} tokens of {call.output_tokens}")
+            problems.append(
+                f"call {call.number} got {number_of(got[call.number], 'token')} of {call.output_tokens}"
+            )
     return problems
 
 
@@ -105,7 +108,9 @@ def _follow(
         assert isinstance(call.prompt, tuple)
         needed = len(call.prompt) + len(ended)
         if part.ends and there != needed:
-            return [f"token {len(ended)} of {name} comes after {there} tokens; it needs {needed}"]
+            return [
+                f"token {len(ended)} of {name} comes after {number_of(there, 'token')}; it needs {needed}"
+            ]
         if part.ends:
             ended.append(step.end_s)
     if [t.at_s for t in tokens] != ended:
@@ -130,7 +135,8 @@ def _cost(log: Log, costs: StepCosts) -> list[str]:
         # An absolute floor of a millisecond times CLOSE: very short steps are differences of large instants.
         if abs(spent - expected) > CLOSE * max(expected, 1e-3):
             problems.append(
-                f"a step of {len(step.parts)} requests took {spent:.6f} s of its device, not {expected:.6f}"
+                f"a step of {number_of(len(step.parts), 'request')} took {spent:.6f} s of its device, "
+                f"not {expected:.6f}"
             )
         if abs(lasted - (step.end_s - step.begin_s)) > CLOSE * max(step.end_s, 1e-3):
             problems.append(f"a step from {step.begin_s:.6f} to {step.end_s:.6f} s lasted {lasted:.6f} s")
@@ -173,7 +179,8 @@ def _moved(log: Log, costs: StepCosts, link: Link) -> list[str]:
         expected = move.tokens * costs.kv_bytes_per_token
         if move.size_bytes != expected:
             problems.append(
-                f"call {move.call} moved {move.size_bytes} bytes; {move.tokens} tokens have {expected}"
+                f"call {move.call} moved {move.size_bytes} bytes; "
+                f"{number_of(move.tokens, 'token has', 'tokens have')} {expected}"
             )
         needed_s = link.delay_s + expected / link.bytes_per_s
         if move.sent_s - move.begin_s < needed_s * (1 - CLOSE) or move.end_s < move.sent_s - CLOSE:
@@ -191,7 +198,7 @@ def _moved(log: Log, costs: StepCosts, link: Link) -> list[str]:
 def _memory(log: Log, block_size: int) -> list[str]:
     """Add up what calls hold in each memory from their steps; less than they really hold, never more."""
     problems = [
-        f"memory {m} held {counted['peak_blocks']:.0f} blocks; it has {log.memories[m][1]}"
+        f"memory {m} held {number_of(counted['peak_blocks'], 'block', form='.0f')}; it has {log.memories[m][1]}"
         for m, counted in enumerate(log.counters)
         if counted["peak_blocks"] > log.memories[m][1]
     ]
@@ -216,7 +223,9 @@ def _memory(log: Log, block_size: int) -> list[str]:
         for _, _, call, blocks in sorted(found):
             held[call] = blocks
             if sum(held.values()) > log.memories[memory][1]:
-                problems.append(f"calls hold {sum(held.values())} blocks of memory {memory}; it has fewer")
+                problems.append(
+                    f"calls hold {number_of(sum(held.values()), 'block')} of memory {memory}; it has fewer"
+                )
                 break
             if not blocks:
                 del held[call]

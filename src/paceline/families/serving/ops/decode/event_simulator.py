@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+from paceline.base.counting import number_of
 from paceline.families.serving.api.speculating import CHECK, DRAFT, Given, Job
 from paceline.families.serving.core.engine.core import RefusedStepError
 from paceline.families.serving.ops.decode.chain import Chain
@@ -88,7 +89,7 @@ class EventSimulator:
         """Let a copy of the target say the tokens behind a prefix and behind each draft."""
         if self._free < 1:
             raise RefusedStepError(
-                f"all {self._given.servers} copies of the target are busy: see free_servers()"
+                f"all {number_of(self._given.servers, 'copy')} of the target are busy: see free_servers()"
             )
         self._free -= 1
         job = Job(kind=CHECK, prefix=tuple(prefix), drafts=tuple(drafts))

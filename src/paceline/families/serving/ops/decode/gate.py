@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paceline.base.counting import number_of
 from paceline.families.serving.api.speculating import CHECK, DRAFT, Given
 from paceline.families.serving.ops.decode.chain import Chain
 from paceline.families.serving.ops.decode.event_simulator import DecodingLog, Played
@@ -112,7 +113,7 @@ def _costs(log: DecodingLog, paths: _Paths, given: Given) -> list[str]:
 def _devices(log: DecodingLog, given: Given) -> list[str]:
     most = {DRAFT: 1, CHECK: given.servers}
     return [
-        f"{busy} devices compute {kind} calls at a time, and there are {most[kind]}"
+        f"{number_of(busy, 'device computes', 'devices compute')} {kind} calls at a time, and there are {most[kind]}"
         for kind in (DRAFT, CHECK)
         if (busy := most_at_once([j for j in log.jobs if j.kind == kind])) > most[kind]
     ]
@@ -133,7 +134,10 @@ def most_at_once(jobs: Sequence[Played]) -> int:
 
 def _delivered(log: DecodingLog, given: Given, chain: Chain, checked: dict[int, float]) -> list[str]:
     if len(log.delivered) != given.num_tokens:
-        return [f"{len(log.delivered)} tokens were handed out, and {given.num_tokens} were asked for"]
+        return [
+            f"{number_of(len(log.delivered), 'token was', 'tokens were')} handed out, and {given.num_tokens} "
+            "were asked for"
+        ]
     node, before_s = 0, 0.0
     for place, (token, at_s) in enumerate(log.delivered):
         if token != chain.target(node):

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.families.serving.api.speculating import CHECK, DRAFT, Given
 from paceline.families.serving.core.isolated import ask
 from paceline.families.serving.core.results import each_case, result, write_log
@@ -57,7 +58,9 @@ def _decoded(session: Session, block: Block, case: Case, seeds: Sequence[int]) -
     asked = {"given": asdict(given), "acceptance": acceptance, "seeds": list(seeds)}
     told = ask(case, CHILD, asked)["logs"]
     if len(told) != len(seeds):
-        raise CaseError("incorrect", f"{len(told)} answers were decoded of {len(seeds)}")
+        raise CaseError(
+            "incorrect", f"{number_of(len(told), 'answer was', 'answers were')} decoded of {len(seeds)}"
+        )
     logs = [log_of(log) for log in told]
     for number, (log, seed) in enumerate(zip(logs, seeds, strict=True)):
         problems = broken_laws(log, given, Chain(seed, acceptance))

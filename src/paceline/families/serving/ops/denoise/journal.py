@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from torch import Tensor
 
+from paceline.base.counting import number_of
 from paceline.worker.comm import Backend, Comm, Transfer
 from paceline.worker.session import ContractBreachError
 from paceline.worker.transport import Transport
@@ -168,7 +169,7 @@ def replay(journals: Sequence[Sequence[Event]], *, rate: float, delay: float) ->
     for (sender, receiver), times in arrived.items():
         if len(times) != taken[sender, receiver]:
             raise ValueError(
-                f"rank {sender} sends {len(times)} messages to rank {receiver}, which receives "
+                f"rank {sender} sends {number_of(len(times), 'message')} to rank {receiver}, which receives "
                 f"{taken[sender, receiver]}"
             )
     return [rank.now_s for rank in ranks]

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from types import ModuleType
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.families.serving.core.results import result
 from paceline.families.serving.core.sealed import after_every_call, all_loaded
 from paceline.families.serving.ops.denoise.candidate import NUM_EXACT, ORACLE, Candidate, Proved, ground_of
@@ -89,6 +90,6 @@ def _told(candidate: Candidate, proved: Proved, virtual_s: float) -> dict[str, A
         told["metrics"]["denoise_time"] = {"samples": candidate.real_s}
     else:
         told["absent"]["denoise_time"] = (
-            f"{candidate.session.world_size} ranks have fewer cores; see virtual_denoise_time"
+            f"{number_of(candidate.session.world_size, 'rank has', 'ranks have')} fewer cores; see virtual_denoise_time"
         )
     return told

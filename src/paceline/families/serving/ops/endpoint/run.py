@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from paceline.base.counting import number_of
 from paceline.base.errors import PacelineError, PrerequisiteError, UserError
 from paceline.families.serving.core.client_figures import accounting, seen, settled
 from paceline.families.serving.core.conversation_calls import session_calls
@@ -253,7 +254,8 @@ class _Measuring:
         problems = certify(log, outcomes).problems
         if problems:
             raise CaseError(
-                "invalid", f"at {rate_per_s:.3g} calls/s the run says nothing: {'; '.join(problems)}"
+                "invalid",
+                f"at {number_of(rate_per_s, 'call', form='.3g')}/s the run says nothing: {'; '.join(problems)}",
             )
         return outcomes
 

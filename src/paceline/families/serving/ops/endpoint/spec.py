@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.counting import number_of
 from paceline.base.family import Params
 from paceline.base.operation import Operation
 from paceline.base.requirements import DeviceRequirements
@@ -22,7 +23,7 @@ def check(params: Params) -> list[str]:
     wrong = check_trace(params)
     if count_of(params, "requests") < calls_together(params):
         wrong.append(
-            f"{params['workload']} have {calls_together(params)} calls each, more than there are requests"
+            f"{params['workload']} have {number_of(calls_together(params), 'call')} each, more than there are requests"
         )
     if params["until_saturated"] and params["arrivals"] in (CLOSED, AT_ONCE):
         wrong.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.counting import number_of
 from paceline.base.family import Params
 from paceline.base.operation import Operation
 from paceline.base.requirements import DeviceRequirements
@@ -19,7 +20,7 @@ def check(params: Params) -> list[str]:
     wrong: list[str] = []
     tp_size, served = count_of(params, "tp_size"), SERVED[str(params["served"])]
     if served.kv_heads % tp_size:
-        wrong.append(f"{served.kv_heads} heads of keys cannot be dealt out to {tp_size} devices")
+        wrong.append(f"{served.kv_heads} heads of keys cannot be dealt out to {number_of(tp_size, 'device')}")
     if float(str(params["exchange"])) > 1.0:
         wrong.append("exchange is a share of a rate: 1 at most")
     if count_of(params, "batch_rows") > MOST_ROWS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.counting import number_of
 from paceline.base.family import Params
 from paceline.base.operation import Operation
 from paceline.families.serving.core.model_sizes import REAL_SIZES
@@ -35,7 +36,8 @@ def check(params: Params) -> list[str]:
         room = count_of(params, "block_size") * count_of(params, "num_blocks") * least_share
         if longest_context(params) > room:
             wrong.append(
-                f"the smallest plan's cache has room for {room:.0f} tokens, fewer than a call can have"
+                f"the smallest plan's cache has room for {number_of(room, 'token', form='.0f')}, fewer than a "
+                "call can have"
             )
     return wrong + check_sizes(params)
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from paceline.base.counting import number_of
 from paceline.families.training.api.expert.layer import ExpertLayer, expert_layers
 from paceline.families.training.api.expert.placement import Placement
 from paceline.families.training.api.model import Transformer, rotate
@@ -197,4 +198,6 @@ def check_deal(experts: int, ranks: int) -> None:
         UnsupportedError: It would not.
     """
     if experts % ranks:
-        raise UnsupportedError(f"{experts} experts cannot be dealt out evenly to {ranks} ranks")
+        raise UnsupportedError(
+            f"{number_of(experts, 'expert')} cannot be dealt out evenly to {number_of(ranks, 'rank')}"
+        )

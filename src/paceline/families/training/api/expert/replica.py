@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from paceline.base.counting import number_of
 from paceline.families.collectives.api import rings
 from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.exchange import RingAverage
@@ -92,12 +93,14 @@ class ExpertReplica(Replica):
     def __init__(self, task: Task, comm: Comm, slices: int = 1) -> None:
         shape = shape_of(task)
         if task.world_size % slices:
-            raise UnsupportedError(f"{task.world_size} ranks do not form groups of {slices}")
+            raise UnsupportedError(
+                f"{number_of(task.world_size, 'rank does', 'ranks do')} not form groups of {slices}"
+            )
         self.num_groups, self.slices = task.world_size // slices, slices
         if shape.experts % self.num_groups:
             whom = "ranks" if slices == 1 else f"groups of {slices} ranks"
             raise UnsupportedError(
-                f"{shape.experts} experts cannot be dealt out evenly to {self.num_groups} {whom}"
+                f"{number_of(shape.experts, 'expert')} cannot be dealt out evenly to {self.num_groups} {whom}"
             )
         if shape.hidden % slices:
             raise UnsupportedError(f"a hidden width of {shape.hidden} cannot be cut into {slices}")

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from paceline.base.counting import number_of
 from paceline.families.collectives.api import rings
 from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.model import Layer
@@ -119,7 +120,7 @@ def cuts(layer: Layer, ranks: int, place: int) -> dict[str, Cut]:
     size = layer.size
     for heads, what in ((size.heads, "heads"), (size.num_kv_heads, "heads of keys")):
         if heads % ranks:
-            raise UnsupportedError(f"{heads} {what} cannot be dealt out evenly to {ranks} ranks")
+            raise UnsupportedError(f"{heads} {what} cannot be dealt out evenly to {number_of(ranks, 'rank')}")
 
     def part(start: int, length: int) -> tuple[int, int]:
         share = length // ranks

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from paceline.base.counting import number_of
 from paceline.families.collectives.api import rings
 from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.hybrid.matrices import Cut, Group, cuts, laid_out
@@ -42,7 +43,7 @@ class HybridReplica(PipelineReplica):
         sequences = task.tokens // task.context
         if sequences % (mesh.data * task.microbatches):
             raise UnsupportedError(
-                f"{sequences} sequences cannot be dealt out evenly to {mesh.data} copies of the model in "
+                f"{sequences} sequences cannot be dealt out evenly to {number_of(mesh.data, 'copy')} of the model in "
                 f"{task.microbatches} microbatches"
             )
         self.group = Group(comm=comm, ranks=mesh.tensor_ranks, place=mesh.tensor_place)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import Optimizer
 
+from paceline.base.counting import number_of
 from paceline.families.training.api.pipeline.deferred import Pending, WeightGradients, accumulate
 from paceline.families.training.api.pipeline.ordered import Message, OrderedMessages, messages
 from paceline.families.training.api.pipeline.schedule import Action, Table, check
@@ -70,7 +71,7 @@ class PipelineReplica(Replica):
         self.num_stages = length * chunks
         if len(layers) % self.num_stages:
             raise UnsupportedError(
-                f"{len(layers)} layers cannot be dealt out evenly to {self.num_stages} stages"
+                f"{number_of(len(layers), 'layer')} cannot be dealt out evenly to {self.num_stages} stages"
             )
         deal = len(layers) // self.num_stages
         self.table = self.schedule(length, task.microbatches)

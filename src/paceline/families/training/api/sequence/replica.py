@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from paceline.base.counting import number_of
 from paceline.families.collectives.api import rings
 from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.exchange import RingAverage
@@ -48,7 +49,9 @@ class SequenceReplica(FlatReplica):
         if (kind := size_of_model(task).attention) != self.attention:
             raise UnsupportedError(f"it shares {self.attention} attention, not {kind}")
         if not all(self.runs):
-            raise UnsupportedError(f"{task.context} positions are too few for {task.world_size} ranks")
+            raise UnsupportedError(
+                f"{task.context} positions are too few for {number_of(task.world_size, 'rank')}"
+            )
         super().__init__(task, comm)
         self.places = [torch.tensor(positions(own), device=task.device) for own in self.runs]
         """The same one by one."""

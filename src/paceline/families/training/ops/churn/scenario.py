@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from paceline.base.counting import number_of
 from paceline.families.collectives.core.scenarios.hosting import Group, Message, Timeline
 from paceline.families.training.api.rounds import num_rounds, round_ends
 from paceline.families.training.api.sizes import size_of
@@ -91,7 +92,9 @@ def _rules(session: Session, block: Block, options: Mapping[str, Any], seed: int
     steps, sync_every = int(block.params["steps"]), int(options["sync_every"])
     rounds = num_rounds(sync_every, steps)
     if rounds < LEAST_ROUNDS:
-        raise CaseError("unsupported", f"{steps} steps are {rounds} rounds; {LEAST_ROUNDS} are needed")
+        raise CaseError(
+            "unsupported", f"{steps} steps are {number_of(rounds, 'round')}; {LEAST_ROUNDS} are needed"
+        )
     script = draw(
         str(block.params["fault"]),
         random.Random(seed),

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline.base.counting import number_of
 from paceline.families.training.api.coding import (
     Array,
     Arrival,
@@ -70,7 +71,7 @@ class Engine:
         self.workers, self.jobs = int(params["workers"]), int(params["jobs"])
         self.plan, self.run, self.straggling, self.work = plan, run, straggling, work
         if plan.delay < 0:
-            raise RefusedError(f"a delay of {plan.delay} rounds would be before the job")
+            raise RefusedError(f"a delay of {number_of(plan.delay, 'round')} would be before the job")
         if min(plan.shares) < 0 or abs(sum(plan.shares) - 1) > 1e-9:
             raise RefusedError(f"its chunks are {sum(plan.shares):.6g} of all data, and must be all of them")
         self.bounds = bounds_of(plan.shares)
@@ -120,7 +121,7 @@ class Engine:
         if self.open:
             raise RefusedError(f"round {number} cannot begin before the one before it has ended")
         if number >= MOST_ROUNDS * (self.jobs + self.plan.delay):
-            raise RefusedError(f"it has begun {number} rounds for {self.jobs} jobs")
+            raise RefusedError(f"it has begun {number_of(number, 'round')} for {number_of(self.jobs, 'job')}")
         if len(request.tasks) != self.workers:
             raise RefusedError(f"it gives tasks to {len(request.tasks)} workers of {self.workers}")
         for tasks in request.tasks:

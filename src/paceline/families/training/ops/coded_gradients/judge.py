@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline.base.counting import number_of
 from paceline.families.training.api.coding import Array, Plan, Task
 from paceline.families.training.ops.coded_gradients.engine import Played, Round, load_of
 from paceline.families.training.ops.coded_gradients.straggling import Straggling
@@ -36,7 +37,9 @@ def broken_laws(played: Played, plan: Plan, params: Mapping[str, Any], stragglin
     jobs = {job for _, _, job, _ in played.delivered}
     missing = sorted(set(range(int(params["jobs"]))) - jobs)
     if missing:
-        wrong.append(f"{len(missing)} jobs were never delivered, job {missing[0]} the first of them")
+        wrong.append(
+            f"{number_of(len(missing), 'job was', 'jobs were')} never delivered, job {missing[0]} the first of them"
+        )
     return wrong[:3]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.counting import number_of
 from paceline.base.family import Params
 from paceline.base.operation import Operation
 from paceline.families.training.core.legality import estimate_s, number, problems
@@ -20,7 +21,9 @@ def check(params: Params) -> list[str]:
     if affinity > 1:
         own.append(f"affinity is a probability, at most 1, and not {affinity}")
     if number(params, "batch") < number(params, "ranks"):
-        own.append(f"{params['batch']} sequences are too few for {params['ranks']} ranks")
+        own.append(
+            f"{params['batch']} sequences are too few for {number_of(number(params, 'ranks'), 'rank')}"
+        )
     return problems(params, whole_batch=True, own=own)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.counting import number_of
 from paceline.base.family import Params
 from paceline.base.operation import Operation
 from paceline.families.training.core.legality import estimate_s, number, problems
@@ -15,7 +16,7 @@ from paceline.families.training.ops.expert_parallel.parameters import PARAMETERS
 def check(params: Params) -> list[str]:
     """Return what makes a resolved point illegal."""
     top_k, experts = number(params, "top_k"), number(params, "experts")
-    own = [f"a token cannot go to {top_k} of {experts} experts"] if top_k > experts else []
+    own = [f"a token cannot go to {top_k} of {number_of(experts, 'expert')}"] if top_k > experts else []
     return problems(params, own=own)
 
 

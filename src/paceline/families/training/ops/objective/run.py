@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline.base.counting import number_of
 from paceline.families.training.api.objective import Sizes, Value
 from paceline.families.training.core import apart
 from paceline.families.training.ops.objective import child
@@ -173,7 +174,8 @@ def prove(case: Case, promised: Optimising, params: Mapping[str, Any], seed: int
     found = _rounds(played, problem, all_report=promised.all_report)[:PROVED_ROUNDS]
     if len(found) < PROVED_ROUNDS:
         raise CaseError(
-            "incorrect", f"it reported {len(found)} models where it should equal {reduction.plain}"
+            "incorrect",
+            f"it reported {number_of(len(found), 'model')} where it should equal {reduction.plain}",
         )
     for number, (mine, theirs) in enumerate(zip(found, plain, strict=True), start=1):
         apart = float(np.linalg.norm(mine - theirs)) / max(float(np.linalg.norm(theirs)), 1e-12)
