@@ -13,6 +13,8 @@ from paceline.stats.estimates import (
 )
 from paceline.stats.verdicts import Kind, Verdict, benjamini_hochberg, judge, rank_intervals
 
+Draft = tuple[Point, Cell, Cell, float, Estimate, Kind]
+"""What a comparison is made of: technique and baseline at a point, the margin, the effect, and what it is."""
 AGREEMENT_WIDTH = 0.5
 """Widest interval of an effect, relative to it, that can confirm another."""
 
@@ -46,32 +48,21 @@ def compare_points(
     metrics: Sequence[str] = (),
     margin: float | None = None,
 ) -> list[Comparison]:
-    """Compare every technique with its baseline; q-values are taken over everything that is returned.
+    """Compare every technique with its baseline; q-values are taken over each suite of a run.
+
+    So a comparison has one verdict, whatever stands beside it in a table, a summary or a page.
 
     Args:
         points: From one or more runs.
         metrics: Metrics to compare; empty means what each suite names.
         margin: Overrides every metric's margin.
     """
-    drafts: list[tuple[Point, Cell, Cell, float, Estimate, Kind]] = []
-    for point in points:
-        margins = compared(point.run, point.suite)
-        family = load_family(point.family)
-        for name in metrics or list(margins):
-            base = point.cells.get((point.baseline, name))
-            if base is None:
-                continue
-            metric = family.metric(name)
-            for label in point.labels:
-                cell = point.cells.get((label, name))
-                if cell is None or label == point.baseline:
-                    continue
-                limit = margin if margin is not None else margins.get(name, metric.margin)
-                effect = point.effect(label, point.baseline, name)
-                drafts.append((point, cell, base, limit, effect, metric.compared_by))
-    q_values = adjusted([d[4] for d in drafts])
+    drafts = _drafts(points, metrics, margin)
+    q_values = _adjusted_by_suite(drafts)
     comparisons = []
     for (point, cell, base, limit, effect, kind), q_value in zip(drafts, q_values, strict=True):
+        if metrics and cell.metric not in metrics:
+            continue
         verdict = judge(effect, margin=limit, better=cell.better, kind=kind, q_value=q_value)
         flags = cell.flags | base.flags
         confirmed = (cell.label, cell.metric) in point.confirmed
@@ -100,6 +91,52 @@ def compare_points(
     return comparisons
 
 
+def _drafts(points: Iterable[Point], metrics: Sequence[str], margin: float | None) -> list[Draft]:
+    """Return what is to be judged, for all metrics that the suites compare and those that are asked for."""
+    found: list[Draft] = []
+    for point in points:
+        margins = compared(point.run, point.suite)
+        family = load_family(point.family)
+        for name in dict.fromkeys([*metrics, *margins]):
+            base = point.cells.get((point.baseline, name))
+            if base is None:
+                continue
+            metric = family.metric(name)
+            for label in point.labels:
+                cell = point.cells.get((label, name))
+                if cell is None or label == point.baseline:
+                    continue
+                limit = margin if margin is not None else margins.get(name, metric.margin)
+                effect = point.effect(label, point.baseline, name)
+                found.append((point, cell, base, limit, effect, metric.compared_by))
+    return found
+
+
+def _adjusted_by_suite(drafts: Sequence[Draft]) -> list[float | None]:
+    """Return q-values over all that each suite compares in its run; a metric that it does not compare has its own."""
+    given: dict[tuple[str, str], dict[str, Point]] = {}
+    for point, *_ in drafts:
+        given.setdefault((point.run.run_id, point.suite), {})[point.block] = point
+    found: dict[tuple[str, str, str, str, str], float | None] = {}
+    for place, points in given.items():
+        whole = {**next(iter(points.values())).together, **points}
+        asked = dict.fromkeys(cell.metric for p, cell, *_ in drafts if (p.run.run_id, p.suite) == place)
+        made = _drafts(whole.values(), list(asked), None)
+        by_metric: dict[str, list[Draft]] = {}
+        for draft in made:
+            point, cell = draft[:2]
+            alone = "" if cell.metric in compared(point.run, point.suite) else cell.metric
+            by_metric.setdefault(alone, []).append(draft)
+        for own in by_metric.values():
+            found |= zip(map(_key, own), adjusted([draft[4] for draft in own]), strict=True)
+    return [found[_key(draft)] for draft in drafts]
+
+
+def _key(draft: Draft) -> tuple[str, str, str, str, str]:
+    point, cell = draft[:2]
+    return point.run.run_id, point.suite, point.block, cell.label, cell.metric
+
+
 def suspicions(effect: Estimate, metric: Metric) -> tuple[str, ...]:
     """Return what to say of an effect that is better than a metric finds plausible; nothing of others."""
     if metric.suspicious_gain is None or not math.isfinite(effect.value):
@@ -121,16 +158,15 @@ def confirm(points: Sequence[Point]) -> None:
     baseline is confirmed with the first technique that is. Only runs of grade B can confirm.
     """
     found: dict[tuple[str, str], list[tuple[Point, float, float]]] = {}
-    for point in points:
-        for comparison in compare_points([point]):
-            effect = comparison.effect
-            if comparison.grade in "AB" and effect.low is not None and effect.high is not None:
-                slack = comparison.margin * (effect.value if comparison.kind == "ratio" else 1.0)
-                ends = (point, effect.low - slack / 2, effect.high + slack / 2)
-                width = effect.high - effect.low
-                if width > AGREEMENT_WIDTH * (abs(effect.value) if comparison.kind == "ratio" else 1.0):
-                    continue
-                found.setdefault((comparison.label, comparison.metric), []).append(ends)
+    for comparison in compare_points(points):
+        effect = comparison.effect
+        if comparison.grade in "AB" and effect.low is not None and effect.high is not None:
+            slack = comparison.margin * (effect.value if comparison.kind == "ratio" else 1.0)
+            ends = (comparison.point, effect.low - slack / 2, effect.high + slack / 2)
+            width = effect.high - effect.low
+            if width > AGREEMENT_WIDTH * (abs(effect.value) if comparison.kind == "ratio" else 1.0):
+                continue
+            found.setdefault((comparison.label, comparison.metric), []).append(ends)
     for (label, metric), measured in found.items():
         for point, low, high in measured:
             others = (m for m in measured if m[0].run.run_id != point.run.run_id)

@@ -1,4 +1,4 @@
-"""Runs of an old commit that were measured late: they are no news of today's code.
+"""Runs that are no nights of a trend: of an old commit that was measured late, or of a machine that others took.
 
 Nights are in the order of time, which is the order of the code as long as each night measures what is newest. Somebody
 who looks for the commit that changed something measures old ones again. Such a run stands behind nights of newer code,
@@ -37,6 +37,25 @@ class Late:
             f"its commit {self.commit[:10]}{changes} is an ancestor of {self.newer[:10]}, "
             f"which was measured before, on {self.newer_started[:10]}"
         )
+
+    @property
+    def text(self) -> str:
+        """Say which run is left out and why."""
+        return f"{self.started[:10]}, run {self.run_id}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Busy:
+    """A run in which others took the machine in all but a few launches of a series."""
+
+    run_id: str
+    started: str
+    who: str
+
+    @property
+    def why(self) -> str:
+        """Say why it is left out."""
+        return f"machine busy: {self.who}"
 
     @property
     def text(self) -> str:

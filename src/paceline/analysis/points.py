@@ -22,6 +22,8 @@ from paceline.stats.estimates import (
     estimate_value,
 )
 from paceline.stats.sequential import level_after
+from paceline.worker.machine_load import who
+from paceline.worker.stopping import LEAST_QUIET
 
 LEADERBOARD_LAUNCHES = 5
 MOST_NAMED = 3
@@ -39,6 +41,8 @@ GRADES: Mapping[str, str] = {
 
 FIXED_SEED = "fixed-seed"
 """Flag of a run's numbers whose draws could be known beforehand."""
+BESIDE_OTHERS = "beside-others"
+"""Flag of times of which some launches ran while others took the machine."""
 UNVERIFIED = frozenset({"unchecked", "self-reported", "unisolated"})
 """Flags of numbers of programs whose result nothing has checked, or which the program gave itself, and of candidates
 that nothing kept from their judge."""
@@ -87,6 +91,10 @@ class Cell:
     """Whether looks at its run ended the launches."""
     missed: set[int] = field(default_factory=set)
     """Launches that are infinite here (``paceline.base.family.MISSED``)."""
+    beside_others: dict[int, float] = field(default_factory=dict)
+    """Launches that count for nothing, since others took the machine meanwhile, and their values."""
+    busy: str = ""
+    """Who took the machine, where too few launches are left without that."""
     estimated: Estimate | None = field(default=None, repr=False, compare=False)
     """The cell's estimate, once somebody asked for it."""
 
@@ -101,6 +109,7 @@ class Cell:
             missed=frozenset(self.missed),
             confidence=self.confidence,
             until_decided=self.until_decided,
+            busy=self.busy,
         )
 
 
@@ -119,6 +128,8 @@ class Point:
     """(label, metric) → cell."""
     failures: dict[str, list[Measurement]] = field(default_factory=dict)
     """Label → measurements without a number."""
+    together: Mapping[str, Point] = field(default_factory=dict, repr=False, compare=False)
+    """Block → point: all of the suite in the run, over which verdicts are corrected for many comparisons."""
     confirmed: set[tuple[str, str]] = field(default_factory=set)
     """(label, metric) of the numbers with which another run agrees."""
     effects: dict[tuple[str, str, str], Estimate] = field(default_factory=dict, repr=False, compare=False)
@@ -209,6 +220,10 @@ def points_of(record: RunRecord) -> list[Point]:
             cell = points[(m.suite, m.block)].cells.get((m.label, name))
             if cell is not None and reason.startswith(MISSED):
                 cell.missed.add(m.launch)
+    for block, loads in disturbed_launches(record).items():
+        for point in (p for (_, name), p in points.items() if name == block):
+            for cell in point.cells.values():
+                _set_aside(cell, loads, point.family)
     launches: dict[tuple[str, str], int] = {}
     for m in record.measurements:
         key = (m.suite, m.block)
@@ -219,7 +234,31 @@ def points_of(record: RunRecord) -> list[Point]:
             cell.until_decided, cell.confidence = True, 1 - level_after(looks, launches[key])
         wrong = {label for label, failed in point.failures.items() if any(m.status in WRONG for m in failed)}
         point.cells = {key: cell for key, cell in point.cells.items() if key[0] not in wrong}
+        point.together = {block: p for (suite, block), p in points.items() if suite == point.suite}
     return sorted(points.values(), key=lambda p: (p.suite, sort_key(p.params)))
+
+
+def disturbed_launches(record: RunRecord) -> dict[str, dict[int, Mapping[str, Any]]]:
+    """Return by block the launches of which others took a part of the machine, with what the launcher saw of it."""
+    found: dict[str, dict[int, Mapping[str, Any]]] = {}
+    for event in record.events:
+        for block in event.data.get("disturbed", ()) if event.kind == "launch_end" else ():
+            found.setdefault(block, {})[event.data["launch"]] = event.data["load"]
+    return found
+
+
+def _set_aside(cell: Cell, loads: Mapping[int, Mapping[str, Any]], family: str) -> None:
+    """Let a cell's launches beside others count for nothing, where enough are left; else say who was there."""
+    beside = {launch: value for launch, value in cell.values.items() if launch in loads}
+    if not beside or not load_family(family).metric(cell.metric).timed:
+        return
+    cell.flags.add(BESIDE_OTHERS)
+    if len(cell.values) - len(beside) < LEAST_QUIET:
+        cell.busy = who(max((loads[launch] for launch in beside), key=lambda load: load["others_cores"]))
+        return
+    cell.beside_others = beside
+    for launch in beside:
+        del cell.values[launch]
 
 
 def _cell_of(measurement: Measurement) -> Cell:

@@ -164,6 +164,7 @@ def _against_baseline(point: Point, cell: Cell) -> Launches | None:
         values={n: cell.values[n] / base.values[n] for n in shared},
         samples={},
         statistic=cell.launches.statistic,
+        busy=cell.busy,
     )
 
 

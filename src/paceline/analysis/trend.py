@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from paceline.analysis.changes import LEAST_LEVEL, Change, change_points
-from paceline.analysis.lateness import Late, late_runs
+from paceline.analysis.lateness import Busy, Late, late_runs
 from paceline.analysis.points import Point
 from paceline.base.family import load_family
 from paceline.records.ancestry import IsAncestor, unknown
@@ -58,6 +58,13 @@ class History:
     changes: tuple[Change, ...]
     late: tuple[Late, ...] = ()
     """Runs of old commits that are no nights here, oldest first."""
+    busy: tuple[Busy, ...] = ()
+    """Runs in which others took the machine, oldest first."""
+
+    @property
+    def left_out(self) -> tuple[Late | Busy, ...]:
+        """All runs that are no nights here, oldest first."""
+        return tuple(sorted((*self.late, *self.busy), key=lambda run: (run.started, run.run_id)))
 
     @property
     def blind_nights(self) -> int:
@@ -126,17 +133,22 @@ def histories(
                 runs = tuple(p.run.run_id for p in own)
                 if runs not in known:
                     known[runs] = late_runs((p.run for p in own), is_ancestor)
-                found.append(_history(own, label, metric, known[runs]))
+                history = _history(own, label, metric, known[runs])
+                found += [history] if history.nights else []
     return found
 
 
 def _history(points: Sequence[Point], label: str, metric: str, late: Mapping[str, Late]) -> History:
     spec = load_family(points[0].family).metric(metric)
     nights = []
+    busy: list[Busy] = []
     for point in points:
         if point.run.run_id in late:
             continue
         estimate = point.estimate(label, metric)
+        if estimate.busy:
+            busy.append(Busy(run_id=point.run.run_id, started=point.run.started, who=estimate.busy))
+            continue
         night = Night(
             run_id=point.run.run_id,
             started=point.run.started,
@@ -160,6 +172,7 @@ def _history(points: Sequence[Point], label: str, metric: str, late: Mapping[str
         nights=tuple(nights),
         changes=tuple(change_points(values, kind=spec.compared_by, margin=spec.margin)),
         late=tuple(late.values()),
+        busy=tuple(busy),
     )
 
 

@@ -144,6 +144,15 @@ class Metric:
     """Least and largest value where unit and comparison do not tell them; no part of the contract."""
     margin: float = 0.0
     """Largest relative (or absolute, when compared by difference) change that nobody should care about."""
+    clock: Literal["machine", "virtual", "none"] | None = None
+    """Whose time its values are made of: the machine's, which others' load changes; that of a model, which plays events
+    by stated costs; or none. Without a word a unit of time means the machine's. No part of the contract."""
+
+    @property
+    def timed(self) -> bool:
+        """Whether it measures how fast the machine was."""
+        by_unit = self.unit == "s" or self.unit.endswith("/s")
+        return by_unit if self.clock is None else self.clock == "machine"
 
     @property
     def range_of_values(self) -> Bounds:
@@ -306,6 +315,11 @@ class Family:
         """Tell whether an operation's techniques run in processes of their own, and the ranks never import them."""
         found = self.operations.get(operation)
         return bool(found.isolated) if found else self.isolated and operation not in self.in_ranks
+
+    def is_elsewhere(self, operation: str, params: Params) -> bool:
+        """Tell whether programs that the harness has not started do the work of a point."""
+        found = self.operations.get(operation)
+        return bool(found.elsewhere(params)) if found else False
 
     def lender(self, operation: str) -> str | None:
         """Return another family whose files that are no code, such as weights, an operation reads."""

@@ -62,6 +62,9 @@ class Operation:
     """True when its techniques run in processes of their own, which it starts; the ranks never import them."""
     renews: bool = False
     """True when a launch can run its blocks several times, with everything made anew (``instances`` of a protocol)."""
+    elsewhere: Callable[[Params], bool] = lambda params: False
+    """Whether programs that the harness has not started do the work at a point: what else takes the machine may be
+    they, and is no disturbance."""
     footprint: Foretell | None = None
     """What a case needs of a rank's memory, before anything runs; may import torch when it is called."""
     borrows: str | None = None

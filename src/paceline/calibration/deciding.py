@@ -78,7 +78,7 @@ def until_decided(suite: Suite, margin: float) -> Suite:
 
 def coverage(name: str, record: RunRecord, truth: float) -> Figure:
     """Return how many intervals of a run that was measured until decided hold the true ratio."""
-    effects = [c.effect for point in points_of(record) for c in compare_points([point])]
+    effects = [c.effect for c in compare_points(points_of(record))]
     ends = [(e.low, e.high) for e in effects if e.low is not None and e.high is not None]
     hits = sum(low <= truth <= high for low, high in ends)
     share_low, share_high = wilson(hits, len(ends))

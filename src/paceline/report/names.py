@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 LABELS: Mapping[str, str] = {
     "accuracy_reordered": "accuracy",
+    "decode_time": "simulated decode time",
     "e2e_mean": "mean time of a whole answer",
     "eval_loss": "loss on held-out text",
     "excess_loss": "loss above the text's entropy",

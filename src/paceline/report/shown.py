@@ -36,6 +36,7 @@ RANGE_MARK = "(range of "
 FEW_NOTE = "ranges are of launches; a verdict rests on their 95 % interval, which is wider"
 """Stands under tables with ranges, where a range without 1 can be inconclusive."""
 ONE_LAUNCH = "one launch"
+MACHINE_BUSY = "machine busy"
 """Verdict of a comparison that rests on one launch; in data it is ``inconclusive``."""
 
 
@@ -234,6 +235,8 @@ def verdict_text(comparison: Judged, *, wide: bool = False) -> str:
             whose spread is little known.
     """
     verdict, effect = comparison.verdict, comparison.effect
+    if verdict.machine_busy:
+        return MACHINE_BUSY
     if verdict.name == "inconclusive" and effect.num_launches == 1:
         return ONE_LAUNCH
     text = format_verdict(verdict.name, comparison.unit)

@@ -15,6 +15,7 @@ WORDS: Mapping[str, str] = {
     "launches": "undecided after the most launches",
     "budget": "ended by the time budget",
     "out of reach": "ended because no allowed number of launches would decide it",
+    "machine busy": "ended because others took the machine in nearly all launches",
 }
 """Why a point got no further launches → what is said of it."""
 

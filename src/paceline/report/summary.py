@@ -18,7 +18,7 @@ from paceline.records.lookup import find_runs
 from paceline.records.store import RunRecord
 from paceline.report.boards import select
 from paceline.report.shown import ends_of_effect, format_effect, format_verdict
-from paceline.report.tables import format_param, varying_params
+from paceline.report.tables import format_param, is_virtual, varying_params
 from paceline.stats.verdicts import MANY_LAUNCHES
 
 LARGEST = 5
@@ -157,9 +157,17 @@ def effect_sentence(summary: Summary, comparison: Comparison) -> str:
         shown = f"about {comparison.effect.value:.3g} ×"
     word = format_verdict(verdict, comparison.unit)
     return (
-        f"{comparison.label} has {shown} the {comparison.metric} of {comparison.point.baseline} "
+        f"{comparison.label} has {shown} the {_named(comparison)} of {comparison.point.baseline} "
         f"({summary.where(comparison)}): {word}."
     )
+
+
+def _named(comparison: Comparison) -> str:
+    """Name the metric of a comparison; times that a model plays are called so."""
+    told = comparison.metric.startswith("virtual") or not is_virtual(
+        comparison.point.family, comparison.metric
+    )
+    return comparison.metric if told else f"{comparison.metric} (virtual)"
 
 
 def open_sentence(summary: Summary, comparison: Comparison) -> str:
@@ -173,7 +181,7 @@ def open_sentence(summary: Summary, comparison: Comparison) -> str:
         number = f"{needed} or more" if needed >= MANY_LAUNCHES else f"about {needed}"
         why += f"; {number} launches would make it as narrow as the margin"
     return (
-        f"{comparison.label} and {comparison.point.baseline} in {comparison.metric} "
+        f"{comparison.label} and {comparison.point.baseline} in {_named(comparison)} "
         f"({summary.where(comparison)}): {shown} after {launches}; {why}."
     )
 

@@ -24,12 +24,14 @@ from paceline.report.shown import ABSENT, FEW_NOTE, RANGE_MARK, format_effect, f
 from paceline.report.terminal import laid_out, terminal_width, wrapped
 
 HIDDEN_PARAMS = ("op",)
+MOST_BUSY = 2
 MAX_REASON = 60
 """Characters of a failure's reason in a table; the whole of it stands below or on the point's page."""
 FLAGS = {
     "bimodal": "bimodal: their median stands for one of two modes",
     "carry-over": "not independent of what ran before them (carry-over): caches, or work left behind",
     "throttled": "from blocks in which the device lowered its clock, or a quota stopped the processor",
+    "beside-others": "beside others' work in some launches, which count for nothing",
     "sandboxed": "of candidates in a sandbox, timed and judged from outside",
     "unisolated": "unisolated, so of grade C at best: of candidates that nothing kept from their judge",
     "fixed-seed": "from draws that a seed fixed, so of grade C at best: who knows the seed knows the inputs",
@@ -317,6 +319,10 @@ def _notes(points: Sequence[Point]) -> list[str]:
     notes += [f"grade D: {GRADES['D']}"] if "D" in grades else []
     without = {p.run.code["reason"] for p in points if p.run.code.get("reason") and not p.run.imported_from}
     notes += [f"no commit, so grade C at best: {reason}" for reason in sorted(map(str, without))]
+    played = dict.fromkeys(name for p in points for _, name in p.cells if is_virtual(p.family, name))
+    notes += [f"virtual time, which no clock has measured: {', '.join(played)}"] if played else []
+    busy = dict.fromkeys(c.busy for p in points for c in p.cells.values() if c.busy)
+    notes += [f"machine busy: {who}" for who in list(busy)[:MOST_BUSY]]
     for flag, meaning in FLAGS.items():
         flagged = sum(1 for p in points for c in p.cells.values() if flag in c.flags)
         if flagged:
@@ -334,6 +340,11 @@ def _notes(points: Sequence[Point]) -> list[str]:
             "see below, or the run's page"
         )
     return notes
+
+
+def is_virtual(family: str, metric: str) -> bool:
+    """Tell whether a metric is a time that a model plays."""
+    return load_family(family).metric(metric).clock == "virtual"
 
 
 def comparison_table(comparisons: Sequence[Comparison], *, wide: bool = False) -> Table:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from paceline.analysis.changes import LEAST_LEVEL, Change
-from paceline.analysis.lateness import Late
+from paceline.analysis.lateness import Busy, Late
 from paceline.analysis.points import compared
 from paceline.analysis.trend import Alert, History, Night, alerts, histories
 from paceline.base.counting import number_of
@@ -97,8 +97,8 @@ def blindness(trends: Sequence[Trend]) -> str | None:
 
 
 def left_out(trends: Sequence[Trend]) -> list[str]:
-    """Say, once for each run, which runs of old commits are no nights, and why; the newest first."""
-    found = {(late.started, late.run_id): late.text for t in trends for h in t.series for late in h.late}
+    """Say, once for each run, which runs are no nights, and why; the newest first."""
+    found = {(late.started, late.run_id): late.text for t in trends for h in t.series for late in h.left_out}
     return [found[key] for key in sorted(found, reverse=True)]
 
 
@@ -306,7 +306,7 @@ def night_grid(trend: Trend, loaded: Loaded, run_hrefs: Mapping[str, str]) -> Gr
     for history in trend.series:
         bounds = load_family(trend.board.family).metric(history.metric).range_of_values
         begun = {c.at: f"{direction(history, c)} {format_change(history, c)}" for c in history.changes}
-        rows += [_late_row(history, late, run_hrefs) for late in reversed(history.late)]
+        rows += [_late_row(history, late, run_hrefs) for late in reversed(history.left_out)]
         for i in range(len(history.nights) - 1, -1, -1):
             night = history.nights[i]
             estimate = _estimate(night)
@@ -330,7 +330,7 @@ def night_grid(trend: Trend, loaded: Loaded, run_hrefs: Mapping[str, str]) -> Gr
     return rows_grid(f"{trend.board.suite}, {trend.name}", headers, rows)
 
 
-def _late_row(history: History, late: Late, run_hrefs: Mapping[str, str]) -> list[Cell | str]:
+def _late_row(history: History, late: Late | Busy, run_hrefs: Mapping[str, str]) -> list[Cell | str]:
     return [
         Cell(text=history.label, kind="text technique"),
         Cell(text=history.metric, kind="text"),

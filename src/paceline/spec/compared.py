@@ -86,6 +86,7 @@ def stop_rule(suite: Suite, protocol: dict[str, Any]) -> dict[str, Any]:
                 "margin": margin,
                 "better": metric.better,
                 "statistic": metric.statistic,
+                "timed": metric.timed,
             }
             for metric, margin in metrics
         ],

@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, wraps
+from typing import Any, Literal, ParamSpec
 
 import numpy as np
 from scipy.special import ndtri, stdtr, stdtrit
@@ -28,6 +28,9 @@ BOOTSTRAP_FROM = 10
 BOOTSTRAP_DRAWS = 4000
 RESAMPLED: Mapping[str, Callable[..., np.ndarray]] = {"median": np.median, "mean": np.mean}
 """Statistics whose spread samples can tell; an extreme, a sum or the last of them is resampled by launches alone."""
+
+
+Sides = ParamSpec("Sides")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,8 @@ class Estimate:
     all these looks together have 95 % (``paceline.stats.sequential``)."""
     missed: int = 0
     """Launches, among ``num_launches``, of which a side never came to have a value."""
+    busy: str = ""
+    """Who took the machine, where that leaves too few launches for an interval."""
 
 
 FEW = 64
@@ -74,6 +79,24 @@ class Launches:
     """Nominal confidence of intervals (``Estimate.confidence``)."""
     until_decided: bool = False
     """Whether a look at these launches ended them, by Student's t, which then is the interval as well."""
+    busy: str = ""
+    """Who took the machine in all but a few launches: what these give has no interval."""
+
+
+def without_interval(function: Callable[Sides, Estimate]) -> Callable[Sides, Estimate]:
+    """Let an estimate of launches in which others took the machine have no interval: their effect may be the load's."""
+
+    @wraps(function)
+    def estimate(*sides: Sides.args, **settings: Sides.kwargs) -> Estimate:
+        found = function(*sides, **settings)
+        who = next((side.busy for side in sides if isinstance(side, Launches) and side.busy), "")
+        if not who or found.method == "constant":
+            return found
+        return replace(
+            found, low=None, high=None, p_value=None, spread=None, method=f"machine busy: {who}", busy=who
+        )
+
+    return estimate
 
 
 def median(values: Sequence[float]) -> float:
@@ -104,6 +127,7 @@ def launch_statistic(samples: Sequence[float], statistic: str) -> float:
     return float(functions[statistic](array))
 
 
+@without_interval
 def estimate_value(side: Launches, *, scale: Literal["log", "linear", "proportion"] = "log") -> Estimate:
     """Estimate a metric's value over launches, with an interval where there are at least two launches.
 
@@ -202,6 +226,7 @@ def _proportion(side: Launches) -> Estimate:
     )
 
 
+@without_interval
 def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> Estimate:
     """Estimate technique / baseline from the launches that both have, paired by launch.
 
@@ -292,6 +317,7 @@ def ratio_with_zeros(pairs: Sequence[tuple[float, float]]) -> Estimate:
     )
 
 
+@without_interval
 def compare_difference(technique: Launches, baseline: Launches) -> Estimate:
     """Estimate technique − baseline from the launches that both have, paired by launch, with Student's t.
 

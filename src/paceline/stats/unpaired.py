@@ -17,12 +17,14 @@ from paceline.stats.estimates import (
     exponential,
     median_with_misses,
     ratio_with_zeros,
+    without_interval,
 )
 
 NOT_INTERLEAVED = "not interleaved: the sides were measured at different times"
 """Travels along with every estimate from two runs."""
 
 
+@without_interval
 def compare_unpaired(left: Launches, right: Launches) -> Estimate:
     """Estimate left / right from two runs that did not share launches (Welch's t on logarithms, Welch 1947).
 
@@ -66,6 +68,7 @@ def _of_medians(left: Launches, right: Launches) -> Estimate:
     )
 
 
+@without_interval
 def compare_unpaired_difference(left: Launches, right: Launches) -> Estimate:
     """Estimate left − right, in the metric's unit, from two runs that did not share launches (Welch's t)."""
     a, b = (np.array(list(side.values.values()), dtype=np.float64) for side in (left, right))

@@ -35,6 +35,8 @@ class Verdict:
     """Relative (or absolute) effect that this many launches would find in 80 % of runs."""
     launches_needed: int | None = None
     """Launches after which the interval would be as narrow as the margin."""
+    machine_busy: bool = False
+    """Whether others took the machine, so that nothing can be said."""
 
 
 def judge(
@@ -57,6 +59,8 @@ def judge(
         kind: What the estimate is.
         q_value: Benjamini-Hochberg adjusted p-value; above 0.05 a difference is not claimed.
     """
+    if estimate.busy:
+        return Verdict(name="inconclusive", reason=f"machine busy: {estimate.busy}", machine_busy=True)
     if estimate.low is None or estimate.high is None or not math.isfinite(estimate.value):
         return Verdict(name="inconclusive", reason="no interval: " + estimate.method)
     neutral = 1.0 if kind == "ratio" else 0.0

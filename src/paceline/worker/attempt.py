@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from paceline.base.errors import InfrastructureError, PacelineError
 from paceline.base.root_cause import crash_site, lost_peer, read_tail, sentence, traceback_of
-from paceline.worker import entry, fork_server
+from paceline.worker import entry, fork_server, machine_load
 from paceline.worker.nodes import Call, Meeting, interface_towards
 from paceline.worker.watchdog import RankReport, Watchdog, inspect
 
@@ -62,6 +62,8 @@ class Ending:
     killed_for_memory: bool = False
     logs: dict[int, str] = field(default_factory=dict)
     """The end of what ranks that failed have printed in this attempt."""
+    load: dict[str, Any] | None = None
+    """What others took of the machine meanwhile (``machine_load``); of several nodes that of the most disturbed."""
 
     @property
     def well(self) -> bool:
@@ -89,6 +91,7 @@ def merge(own: Ending, others: Mapping[int, Mapping[str, Any]], num_nodes: int) 
             reports=[*merged.reports, *(RankReport(**report) for report in told["reports"])],
             killed_for_memory=merged.killed_for_memory or told["killed_for_memory"],
             logs=merged.logs | {int(rank): log for rank, log in told["logs"].items()},
+            load=machine_load.worst([merged.load, told["load"]]),
         )
     return merged
 
@@ -138,6 +141,7 @@ def run_ranks(
     dead: dict[int, int] = {}
     trouble: Exception | None = None
     printed = {rank: _size(rank_log(job.folder, rank)) for rank in ranks}
+    before = machine_load.read()
     try:
         dead = start_group(job.plan, group, job.folder, launch, attempt, call, ranks)
     except START_ERRORS as error:
@@ -159,6 +163,7 @@ def run_ranks(
         hang_limit_s=watchdog.hang.limit_s if watchdog.hang else None,
         reports=watchdog.hang.reports if watchdog.hang else [],
         killed_for_memory=_oom_kills() > out_of_memory,
+        load=machine_load.load_between(before, machine_load.read()),
     )
     if not ending.well:
         stem = f"stack-{group['group']}-{launch}-{attempt}"

@@ -23,6 +23,7 @@ from typing import Any
 
 from paceline.base.errors import InfrastructureError
 from paceline.base.eventfile import read_events
+from paceline.base.family import load_family
 from paceline.base.root_cause import kind_of
 from paceline.worker import fork_server, process
 from paceline.worker.attempt import Ending, merge, run_ranks
@@ -190,6 +191,7 @@ class Launcher:
             launch=launch,
             elapsed_s=elapsed_s,
             **self.job.progress.spent(blocks, elapsed_s),
+            **_told_of(ending.load, blocks),
         )
         self.job.refresh()  # a budget counts this launch, too
         if ending.well:
@@ -253,6 +255,19 @@ class Launcher:
             print(f"{status}: {reason}", file=sys.stderr, flush=True)
         self.job.finished.add((launch, block, case["label"]))
         self.job.refresh()
+
+
+def _told_of(load: dict[str, Any] | None, blocks: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the end of a launch says of others' load, and of which blocks where they were disturbed by it."""
+    if load is None:
+        return {}
+    reached = [b["block"] for b in blocks if load["disturbed"] and not _elsewhere(b)]
+    return {"load": load, **({"disturbed": reached} if reached else {})}
+
+
+def _elsewhere(block: dict[str, Any]) -> bool:
+    family = load_family(block["family"])
+    return family.is_elsewhere(str(block["params"][family.operation_key]), block["params"])
 
 
 def follow(folder: Path, meeting: Meeting) -> None:

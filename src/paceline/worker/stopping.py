@@ -25,7 +25,11 @@ STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "sum": math.fsum,
     "last": lambda samples: samples[-1],
 }
-Why = Literal["decided", "nothing to decide", "launches", "budget", "out of reach"]
+Why = Literal["decided", "nothing to decide", "launches", "budget", "out of reach", "machine busy"]
+LEAST_QUIET = 3
+"""Launches without others' load that a comparison of times needs: with fewer the machine is busy, and nobody knows."""
+BUSY_LOOKS = 3
+"""Looks after which a block ends whose launches were disturbed nearly all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,8 @@ class Headline:
     margin: float
     better: str
     statistic: str
+    timed: bool = False
+    """Whether others' load changes it, so that launches beside it count for nothing."""
 
 
 class Rule:
@@ -108,6 +114,8 @@ class Progress:
         """(block, label, metric) → launch → value."""
         self._failed: set[tuple[str, str]] = set()
         self._spent_s: dict[str, float] = defaultdict(float)
+        self._disturbed: dict[str, set[int]] = defaultdict(set)
+        """Block → launches of which others' load took a part."""
         self.seen: dict[str, int] = defaultdict(int)
         """Block → launches of which there is a result."""
         self.stopped: dict[str, int] = {}
@@ -128,6 +136,8 @@ class Progress:
         if kind == "launch_end":
             for suite, seconds in event.get("spent_s", {}).items():
                 self._spent_s[suite] += seconds
+            for name in event.get("disturbed", ()):
+                self._disturbed[name].add(event["launch"])
         block = self._blocks.get(event.get("block", ""))
         if block is None:
             return
@@ -178,14 +188,21 @@ class Progress:
             return "decided"
         if launches == rule.most:
             return "launches"
+        if self._too_disturbed(block, launches):
+            return "machine busy" if launches >= rule.looks[:BUSY_LOOKS][-1] else None
         hopes = [n for n, count in self.launches_needed(block, launches, hopeful=True) if n > count]
         hopeless = launches > rule.looks[0] and min(hopes) > REACH * rule.most
         return "out of reach" if hopeless else None
 
+    def _too_disturbed(self, block: str, launches: int) -> bool:
+        """Tell whether fewer of the first launches were quiet than a comparison of times needs."""
+        timed = any(headline.timed for headline in self._rules[self._blocks[block]["suite"]].headlines)
+        return timed and launches - sum(k < launches for k in self._disturbed[block]) < LEAST_QUIET
+
     def launches_needed(self, block: str, launches: int, *, hopeful: bool = False) -> list[tuple[float, int]]:
         """Return for each comparison of a block how many launches it needs, by the first launches, and how many it has.
 
-        A technique that has failed is compared no more.
+        A technique that has failed is compared no more. Of times, launches beside others' load count for nothing.
         """
         found = self._blocks[block]
         rule = self._rules[found["suite"]]
@@ -196,8 +213,13 @@ class Progress:
                 key = block, case["label"], headline.name
                 if case["label"] == found["baseline"] or (block, case["label"]) in self._failed:
                     continue
-                technique = {k: v for k, v in self._values.get(key, {}).items() if k < launches}
-                values = paired(technique, base, headline.kind)
+                aside = self._disturbed[block] if headline.timed else set()
+                made = {k: v for k, v in self._values.get(key, {}).items() if k < launches}
+                quiet = {k: v for k, v in made.items() if k not in aside}
+                values = paired(quiet, base, headline.kind)
+                if len(quiet) < min(LEAST_QUIET, len(made)) and paired(made, base, headline.kind):
+                    needed.append((math.inf, len(values)))
+                    continue
                 needed.append((rule.launches_needed(values, headline, hopeful=hopeful), len(values)))
         return needed
 

@@ -23,7 +23,7 @@ def jobs(site: Site) -> Iterator[Job]:
 def trend_job(site: Site, trend: trendpages.Trend) -> Job:
     """Return a job; what is told of its nights is an input."""
     nights = {n.run_id for h in trend.series for n in h.nights}
-    nights |= {late.run_id for h in trend.series for late in h.late}
+    nights |= {late.run_id for h in trend.series for late in h.left_out}
     told = [(n, site.run_hrefs.get(n), site.given.loaded.notes(n)) for n in sorted(nights)]
     board = trend.board
     where = (board.slug, board.suite, board.family, board.host_class, board.runner, board.image_class)

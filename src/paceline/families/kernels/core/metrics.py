@@ -63,6 +63,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="calibrated_fraction",
+        clock="machine",
         unit="ratio",
         better="higher",
         doc="Share of the rate calibrated in the same launch that a kernel reaches, of operations or of memory.",
@@ -74,6 +75,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="datasheet_fraction",
+        clock="machine",
         unit="ratio",
         better="higher",
         doc="Share of the vendor's rate that a kernel reaches, of operations or of memory, whichever binds.",

@@ -90,7 +90,10 @@ SEEN: tuple[Metric, ...] = (
         contract=OBJECTIVE | {"divided": "by the time from the first call's instant to the last end"},
         margin=0.02,
     ),
-    share("slo_attainment", "Share of calls that met their objectives.", "higher", OBJECTIVE),
+    replace(
+        share("slo_attainment", "Share of calls that met their objectives.", "higher", OBJECTIVE),
+        clock="machine",
+    ),
     share(
         "failed",
         "Share of calls without a whole answer.",

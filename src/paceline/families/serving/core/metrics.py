@@ -64,6 +64,7 @@ def virtual_time(name: str, doc: str, value: str) -> Metric:
         doc=f"{doc} Virtual time from measured costs.",
         contract=VIRTUAL | {"value": value},
         margin=0.02,
+        clock="virtual",
     )
 
 
@@ -105,6 +106,7 @@ PLAYED: tuple[Metric, ...] = (
     ),
     Metric(
         name="virtual_tokens_per_s",
+        clock="virtual",
         unit="token/s",
         better="higher",
         doc="Output tokens a second. Virtual time from measured costs.",

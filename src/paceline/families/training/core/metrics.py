@@ -97,6 +97,7 @@ RUN_METRICS: tuple[Metric, ...] = (
 TIMES: tuple[Metric, ...] = (
     Metric(
         name="mfu",
+        clock="machine",
         unit="ratio",
         bounds=SHARE,
         better="higher",
@@ -121,6 +122,7 @@ TIMES: tuple[Metric, ...] = (
     _step_part("communicate_s", "Time inside the communicator in one step, wherever it falls."),
     Metric(
         name="comm_time_fraction",
+        clock="machine",
         unit="ratio",
         bounds=SHARE,
         better="lower",

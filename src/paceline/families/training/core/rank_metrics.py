@@ -97,6 +97,7 @@ DIAGNOSED: tuple[Metric, ...] = (
 
 LINK_CLOCK = Metric(
     name="link_clock_ratio",
+    clock="machine",
     unit="ratio",
     better="lower",
     doc="Training's seconds over those of a virtual clock of the shaped link; below 1 where exchanges are hidden.",

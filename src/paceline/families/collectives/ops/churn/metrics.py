@@ -18,6 +18,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="recovery_steps",
+        clock="machine",
         unit="ratio",
         better="lower",
         doc="recovery_s over fault_free_s.",

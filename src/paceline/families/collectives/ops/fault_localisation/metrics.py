@@ -8,6 +8,7 @@ from paceline.families.collectives.core.metrics import SCENARIO, seconds
 METRICS: tuple[Metric, ...] = (
     Metric(
         name="overhead",
+        clock="machine",
         unit="ratio",
         better="lower",
         doc="Median step time with tracing and watching, over the same without, in alternating segments.",

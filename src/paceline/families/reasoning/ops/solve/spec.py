@@ -31,4 +31,5 @@ OPERATION = Operation(
     requirements=DeviceRequirements,
     check=check_questions,
     estimate_s=estimate_s,
+    elsewhere=lambda params: str(params.get("model", "")).startswith("openai:"),
 )

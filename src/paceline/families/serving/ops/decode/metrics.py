@@ -12,6 +12,7 @@ _STATED = {
 METRICS: tuple[Metric, ...] = (
     Metric(
         name="decode_time",
+        clock="virtual",
         unit="s",
         better="lower",
         doc="From the prompt to the last token of an answer, mean over answers. Virtual time from stated latencies.",

@@ -23,6 +23,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="virtual_denoise_time",
+        clock="virtual",
         unit="s",
         better="lower",
         doc="The same, were each rank a device of its own, from what ranks compute between their messages.",

@@ -56,4 +56,5 @@ OPERATION = Operation(
     check=check,
     estimate_s=estimate_s,
     isolated=True,
+    elsewhere=lambda params: True,
 )

@@ -12,6 +12,7 @@ _ORDERED = {
 METRICS: tuple[Metric, ...] = (
     Metric(
         name="iteration_time",
+        clock="virtual",
         unit="s",
         better="lower",
         doc="From a batch's first operator to its last, in virtual time from datasheets' rates.",

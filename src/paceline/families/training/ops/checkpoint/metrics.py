@@ -29,6 +29,7 @@ SAVED: tuple[Metric, ...] = (
     ),
     Metric(
         name="checkpoint_overhead",
+        clock="machine",
         unit="1",
         bounds=ANY,
         better="lower",

@@ -13,6 +13,7 @@ _PLAYED = {
 METRICS: tuple[Metric, ...] = (
     Metric(
         name="virtual_run_time",
+        clock="virtual",
         unit="s",
         better="lower",
         doc="Virtual time in which all jobs are delivered.",

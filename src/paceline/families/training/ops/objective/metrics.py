@@ -36,6 +36,7 @@ def _metric(
         compared_by=compared_by,
         margin=margin,
         bounds=bounds,
+        clock="virtual" if unit == "s" else None,
     )
 
 

@@ -20,6 +20,7 @@ _MAKESPAN = {
 PLAYED: tuple[Metric, ...] = (
     Metric(
         name="virtual_s",
+        clock="virtual",
         unit="s",
         better="lower",
         doc="Virtual: forward and backward of one step as the simulator plays them from the processor's seconds of "
@@ -41,6 +42,7 @@ PLAYED: tuple[Metric, ...] = (
     ),
     Metric(
         name="makespan_ratio",
+        clock="machine",
         unit="ratio",
         better="neither",
         doc="Measured time of forward and backward of one step over what the simulator foretells: 1 where it is right.",
