@@ -80,6 +80,7 @@ EXPECTED: Mapping[str, tuple[str, str]] = {
     "shares-memory": ("refused", r"line \d+: uses torch\.from_file"),
     "imports-threading": ("refused", r"line \d+: imports threading"),
     "leaves-a-thread": ("refused", r"it left a thread running after its call returned"),
+    "works-in-reset": ("incorrect", r"timed call: .*elements are outside the bound"),
     "leaves-a-transfer": ("incorrect", r"1 transfers were not waited for"),
     "lies-about-cost": ("incorrect", r"wire_bytes is \d+\.\d, formula \d+"),
     "hides-behind-noise": ("refused", r"the kernel carried \d+ bytes a call, the communicator \d+"),

@@ -368,6 +368,16 @@ def test_a_run_that_takes_longer_than_anything_says_does_not_claim_to_be_nearly_
     assert alone.text(300.0).startswith("longer than expected")
 
 
+@pytest.mark.parametrize("elapsed", [60.1, 77.7, 123.4, 301.3, 999.9])
+def test_the_time_left_is_no_rounding_error(elapsed: float) -> None:
+    """It said ``about 3.55e-06 ns``."""
+    assert left(60.0, {"a": 0.7}).text(elapsed).startswith("longer than expected")
+    soon = left(60.0, {"a": 60.0})
+    soon.ended("a", 59.5)
+    assert soon.text(59.5).startswith(("longer", "less than a second"))
+    assert left(0.4, {"a": 1.0}).text(0.0) == "less than a second"
+
+
 def test_without_an_estimate_nothing_is_said_until_something_was_measured() -> None:
     time_left = left(None, {"a": 1.0, "b": 3.0})
     assert time_left.text(50.0) == "nobody knows how much"

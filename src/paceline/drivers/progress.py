@@ -24,6 +24,8 @@ REASON = re.compile(r"\w{1,60}")
 """What a scheduler's reason looks like."""
 MOST_CALLS = 1e12
 """Numbers of calls from here on are nobody's."""
+ROUNDING = 1e-9
+"""Share of the time that went by within which nothing is left."""
 PRIOR = 0.05
 """How much the estimate weighs against what was measured: as this share of the run."""
 
@@ -71,16 +73,17 @@ class TimeLeft:
         pace = (self._at_s + prior) / (self._measured_s + prior) if self._measured_s + prior else 0.0
         if (due := self._measured_s + self._longest_s) > 0:  # a block that should have ended says so, too
             pace = max(pace, elapsed_s / due)
-        return max((self._total_s - self._ended_s) * pace - (elapsed_s - self._at_s), 0.0)
+        left = (self._total_s - self._ended_s) * pace - (elapsed_s - self._at_s)
+        return left if left > ROUNDING * elapsed_s else 0.0
 
     def text(self, elapsed_s: float) -> str:
         """Say what is left."""
         seconds = self.seconds(elapsed_s)
         if seconds is None:
             return "nobody knows how much"
-        return (
-            f"about {format_duration(seconds)}" if seconds else "longer than expected, it is unknown how much"
-        )
+        if not seconds:
+            return "longer than expected, it is unknown how much"
+        return f"about {format_duration(seconds)}" if seconds >= 1 else "less than a second"
 
 
 class RunProgress:

@@ -91,7 +91,7 @@ class Candidate:
         self._flush = torch.empty(flush_bytes, dtype=torch.uint8, device=device) if flush_bytes else None
 
     def prepare(self) -> Workspace:
-        """Put fresh contents into the next set of buffers, and clear what the technique keeps of earlier ones.
+        """Clear what the technique keeps of earlier calls, and put fresh contents into the next set of buffers.
 
         Draws are unrelated to each other: an error carried over from another draw would be an error of this call.
         """
@@ -100,11 +100,12 @@ class Candidate:
         scales = SCALES if self.problem.dtype.is_floating_point else SCALES[:2]
         # Scaled by a power of two, a few draws give fresh contents whose results are known exactly.
         scale = self.rng.choice(scales) if scalable else 1.0
-        workspace.fill(self.rng.randrange(len(workspace.variants)), scale)
         reset = getattr(self.instance, "reset", None)
         if reset is not None:
             with self.session.guard.watch():
                 reset()
+        # After it: no clock runs while a technique forgets, and it could work on what it found in the buffers.
+        workspace.fill(self.rng.randrange(len(workspace.variants)), scale)
         if self._flush is not None:
             # As large as the last-level cache: writing all of it evicts the call's buffers.
             self._flush.add_(1)
