@@ -32,7 +32,8 @@ def time_text(plan: Plan, estimate: Mapping[str, Any]) -> str:
     if estimate["likely_s"] is None:
         return f"no estimate yet: {_why_none(plan, estimate)}"
     low, likely, high = (format_duration(estimate[key]) for key in ("low_s", "likely_s", "high_s"))
-    return f"about {likely} ({low} to {high}, {basis_text(plan, estimate)})"
+    span = "" if low == likely == high else f"{low} to {high}, "
+    return f"about {likely} ({span}{basis_text(plan, estimate)})"
 
 
 def basis_text(plan: Plan, estimate: Mapping[str, Any]) -> str:

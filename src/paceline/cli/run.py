@@ -36,7 +36,7 @@ from paceline.records.storage import resume_command
 from paceline.records.store import RunRecord, read_record
 from paceline.report.stops import stop_lines
 from paceline.report.tables import suite_tables
-from paceline.report.terminal import terminal_width
+from paceline.report.terminal import terminal_width, wrapped
 from paceline.spec.grammar import TIERS
 from paceline.spec.plan import Plan, canonical
 from paceline.worker.host import memory_bytes
@@ -127,7 +127,7 @@ def _shown(
     found = expectation(plan, earlier, results)
     if not as_json:
         text = describe_plan(plan, earlier, wide=wide)
-        return text if found is None else f"{text}\n{expectation_text(plan, found)}"
+        return text if found is None else f"{text}\n{_laid_out(expectation_text(plan, found), wide=wide)}"
     more: dict[str, Any] = {
         "estimate": plan_estimate(plan, earlier),
         "warnings": list(prepared.warnings),
@@ -139,7 +139,7 @@ def _shown(
 def describe_plan(plan: Plan, earlier: Sequence[RunTimes] = (), *, wide: bool = False) -> str:
     """Return a plan as text: what will run, what is skipped and why, how long it takes by earlier runs.
 
-    ``wide`` adds the most that its time-outs allow.
+    It is as wide as the terminal. ``wide`` adds the most that its time-outs allow, and breaks no lines.
     """
     lines = [
         f"{number_of(plan.num_cases, 'case')} in {number_of(len(plan.blocks), 'block')}, "
@@ -158,7 +158,16 @@ def describe_plan(plan: Plan, earlier: Sequence[RunTimes] = (), *, wide: bool = 
             lines.append(
                 f"  … and {len(reasons) - MAX_SKIPS_SHOWN} more reasons (paceline plan SUITE --json)"
             )
-    return "\n".join(lines)
+    return _laid_out("\n".join(lines), wide=wide)
+
+
+def _laid_out(text: str, *, wide: bool) -> str:
+    """Break lines that the terminal is too narrow for."""
+    if wide:
+        return text
+    width = terminal_width()
+    lines = [(line, line.lstrip(" ")) for line in text.split("\n")]
+    return "\n".join(wrapped(own, width, line[: len(line) - len(own)]) for line, own in lines)
 
 
 def launches_text(protocol: Mapping[str, Any]) -> str:
