@@ -22,6 +22,8 @@ from paceline.records.store import RunRecord
 from paceline.spec import content
 from paceline.spec.suite_file import load_suite
 
+pytestmark = pytest.mark.timeout(180)
+"""Three runs of 300 trials are twelve seconds of a processor's time."""
 TRIALS = 300
 SEED = 7
 """Of what the fake device draws: without it a figure would be another one in every run."""
