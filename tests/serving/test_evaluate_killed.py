@@ -97,4 +97,4 @@ def test_a_killed_evaluation_goes_on_and_pays_nothing_twice(tmp_path: Path) -> N
     assert paid["lost"] == len(lost)
     assert f"paid in all: {len(sent)} requests" in done.stdout
     if lost:
-        assert f"{len(lost)} under way when a run died" in done.stdout
+        assert f"{len(lost)} never answered: the server may charge" in done.stdout

@@ -39,9 +39,10 @@ def clustered_difference(
 
     With d the differences, n items in G clusters, the squared error is G/(G − 1) · Σ_g (Σ_{i in g} (d_i − mean))² / n²
     (Liang and Zeger, 1986; Miller, 2024, "Adding Error Bars to Evals", section 2.2, without the factor). With every
-    item a cluster of its own that is the variance over n. Interval and test are Student's t with G − 1 degrees. Where the
-    error is 0 there is no interval, and the p-value is that of flipping the clusters' signs, 2 / 2^G, or 1 without a
-    difference: clusters that are all alike show no spread, which says nothing of how large it is.
+    item a cluster of its own that is the variance over n. Interval and test are Student's t with G − 1 degrees.
+
+    Where the error is 0 there is no interval, and the p-value is that of flipping the clusters' signs, 2 / 2^G, or 1
+    without a difference: clusters that are all alike show no spread, which says nothing of how large it is.
 
     Raises:
         ValueError: There are not equally many of each.

@@ -104,8 +104,8 @@ def clustered(samples: Sequence[Sequence[float]]) -> Clustered:
 def compare_paired(technique: Sequence[float], baseline: Sequence[float]) -> Paired:
     """Compare what two techniques got for the same questions, in the same order.
 
-    The interval is Student's t on the questions' differences. There is none with fewer than two questions, nor where all
-    differences are equal: they show no spread, which says nothing of how large it is.
+    The interval is Student's t on the questions' differences. There is none with fewer than two questions, nor where
+    all differences are equal: they show no spread, which says nothing of how large it is.
 
     Raises:
         ValueError: They did not answer equally many.

@@ -33,7 +33,7 @@ from paceline.workflows.evaluation.journal import Journal
 from paceline.workflows.evaluation.known_truth import KnownTruth
 from paceline.workflows.evaluation.methods import Chosen, check_needs, choose
 from paceline.workflows.evaluation.pace import Pace, Prices
-from paceline.workflows.evaluation.sources import Asking, CallFailedError, EndpointSource, LocalSource
+from paceline.workflows.evaluation.sources import WHOLE, Asking, CallFailedError, EndpointSource, LocalSource
 from paceline.workflows.stores import default_results
 
 LOCAL_ABILITIES = frozenset({"logprobs", "n", "seed", "continuation"})
@@ -159,7 +159,8 @@ def _endpoint(
         extra=options_of(options["extras"], "--extra"),
     )
     try:
-        found = find_abilities(source, journal, _wanted(plan.methods, plan.samples), without)
+        wanted = _wanted(plan.methods, plan.samples)
+        found = find_abilities(source, journal, wanted, without, plan.samples)
         check_needs(plan.methods, found, plan.temperature, f"{name} at {client.url}")
         # Asked for where a method needs it alone: it makes answers of some servers slow.
         needed = {need for one in plan.methods for need in one.needs}
@@ -171,8 +172,8 @@ def _endpoint(
 
 def _wanted(methods: Sequence[Chosen], samples: int) -> frozenset[str]:
     needed = {need for one in methods for need in one.needs}
-    several = {"n"} if samples > 1 and "samples" in needed else set()
-    return frozenset({"seed"} | several | (needed - {"samples"}))
+    drawing = ({"n"} if samples > 1 else set()) | set(WHOLE) if "samples" in needed else set()
+    return frozenset({"seed"} | drawing | (needed - {"samples"}))
 
 
 def _network(place: str, options: Mapping[str, Any]) -> Any:

@@ -54,7 +54,7 @@ class Figures:
     against: Paired | None
     """On the questions that both answered; None of the first method."""
     p_value: float | None
-    """McNemar's exact test against the first method, adjusted by Holm over all methods; None without a common question."""
+    """McNemar's exact test against the first method, adjusted by Holm over all methods; None where none is of both."""
 
 
 def figures_of(rows: Sequence[Row], prices: Prices | None) -> tuple[Figures, ...]:
@@ -241,7 +241,7 @@ def _paid(outcome: Outcome, prices: Prices | None) -> list[str]:
         for count, what in (
             (paid.refused, "refused and sent again"),
             (paid.failed, "failed"),
-            (paid.lost, "under way when a run died: the server may charge for them"),
+            (paid.lost, "never answered: the server may charge for them"),
         )
         if count
     ]

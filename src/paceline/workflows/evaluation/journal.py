@@ -57,7 +57,8 @@ class Totals:
     refused: int = 0
     failed: int = 0
     lost: int = 0
-    """Attempts that were under way when a process died; the server may have worked on them, and may charge for them."""
+    """Attempts whose answer never came, as their process died, their time was up or their connection broke; the server
+    may have worked on them, and may charge for them. Those that ended here are among ``refused`` or ``failed`` too."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int | None = None
@@ -72,7 +73,7 @@ class Totals:
             self.requests += 1
             self.lost += 1
         elif kind in ("answered", "refused", "failed"):
-            self.lost -= 1
+            self.lost -= not line.get("unknown")
             setattr(self, kind, getattr(self, kind) + 1)
         if kind == "answered":
             self.prompt_tokens += line["prompt_tokens"]
@@ -177,10 +178,18 @@ class Journal:
         self._add(line, sure=True)
         self._shelve(line)
 
-    def ended(self, name: str, problem: int, *, again: bool, what: str, status: int | None) -> None:
-        """Note an attempt that gave nothing; ``again`` where the server did not work on it."""
+    def ended(
+        self, name: str, problem: int, *, again: bool, what: str, status: int | None, unknown: bool
+    ) -> None:
+        """Note an attempt that gave nothing.
+
+        Args:
+            again: The same request may be sent again.
+            unknown: The server may have worked on it, and nobody here knows what that cost.
+        """
         kind = "refused" if again else "failed"
-        self._add({"kind": kind, "name": name, "problem": problem, "status": status, "what": what}, sure=True)
+        line = {"kind": kind, "name": name, "problem": problem, "status": status, "what": what}
+        self._add(line | ({"unknown": True} if unknown else {}), sure=True)
 
     def fact(self, name: str, value: Any) -> Any:
         """Keep what was found out, once: a later run goes by the same; return what holds."""

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Protocol
 
 from paceline.base.counting import number_of
@@ -19,6 +20,16 @@ from paceline.workflows.evaluation.pace import Pace
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 LETTERS_OF_A_TOKEN = 3.0
 """Fewer than a token of English has, to reserve room in a minute's tokens."""
+WHOLE: Mapping[str, float] = {"top_p": 1.0, "top_k": -1, "min_p": 0.0}
+"""Fields by which a server draws from the whole distribution, as a network in this process does. Left to themselves
+servers cut its tail, each in its own way: llama.cpp by 40, 0.95 and 0.05, vLLM by what generation_config.json says."""
+LOGPROBS: Mapping[str, Mapping[str, Any]] = {
+    "chat": {"logprobs": True, "top_logprobs": 5},
+    "completions": {"logprobs": 5},
+}
+"""By interface, the fields that ask for log-probabilities."""
+RETRIES_OF_A_FIELD = 1
+"""Of a request that finds out whether a field is known, after a status of 500, which may be the answer to the field."""
 NO_PROBLEM = 0
 """In the place of a problem's key: a request that asks no question."""
 NEXT_QUESTION = "\nQuestion:"
@@ -90,7 +101,8 @@ class EndpointSource:
         client: Sends one request.
         model: Its name at the server.
         interface: ``chat`` or ``completions``.
-        abilities: What the server has: of ``logprobs``, ``n``, ``seed``, ``continuation``, ``max_completion_tokens``.
+        abilities: What the server has: of ``logprobs``, ``n``, ``seed``, ``continuation``, ``max_completion_tokens``
+            and those of ``WHOLE``.
         retries: Of a request that was refused for capacity or found no connection.
     """
 
@@ -146,7 +158,8 @@ class EndpointSource:
             body |= {"messages": messages, "continue_final_message": True, "add_generation_prompt": False}
         else:
             body["prompt"] += text
-        self._pool.submit(self._call, problem, body, [digest_of(text)], "probe").result()
+        answer, name = self._pool.submit(self.call, problem, body, "probe").result()
+        self._keep(name, problem, answer, [digest_of(text)])
 
     def hello(self, fields: Mapping[str, Any]) -> ChatAnswer:
         """Send a request of one token that asks no question, with further fields, and keep what it cost.
@@ -154,15 +167,22 @@ class EndpointSource:
         Raises:
             CallFailedError: The server refuses it.
         """
-        body = self.body("Hello.", [GREEDY], NO_PROBLEM)
+        # As traces are drawn: there are models that know one temperature alone.
+        body = self.body("Hello.", [0], NO_PROBLEM)
         body["max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"] = 1
-        answer, name = self.call(NO_PROBLEM, body | dict(fields), "hello")
+        most = RETRIES_OF_A_FIELD if fields else self._retries
+        answer, name = self.call(NO_PROBLEM, body | dict(fields), "hello", server_errors=most)
         self._keep(name, NO_PROBLEM, answer, ())
         return answer
 
     def _one(self, problem: int, question: str, group: Sequence[int]) -> None:
-        what = "greedy" if group[0] == GREEDY else f"traces {', '.join(map(str, group))}"
-        self._call(problem, self.body(question, group, problem), group, what)
+        """Draw traces in one request; of a server that gives fewer texts the others are asked for after it."""
+        left = list(group)
+        while left:
+            what = "greedy" if left[0] == GREEDY else f"traces {', '.join(map(str, left))}"
+            answer, name = self.call(problem, self.body(question, left, problem), what)
+            self._keep(name, problem, answer, left)
+            left = left[len(answer.choices) :]
 
     def body(self, question: str, group: Sequence[int], problem: int) -> dict[str, Any]:
         """Return the fields of a request for some traces of a question."""
@@ -186,26 +206,22 @@ class EndpointSource:
         if "seed" in self.abilities:
             body["seed"] = asking.seed_of(problem, group[0])
         if "logprobs" in self.abilities:
-            body |= {"logprobs": True, "top_logprobs": 5} if self.interface == "chat" else {"logprobs": 5}
+            body |= LOGPROBS[self.interface]
+        if not greedy:
+            body |= {name: value for name, value in WHOLE.items() if name in self.abilities}
         if asking.template_options:
             body["chat_template_kwargs"] = dict(asking.template_options)
         if "max_completion_tokens" in self.abilities:
             body["max_completion_tokens"] = body.pop("max_tokens")
         return body | self._extra
 
-    def _call(self, problem: int, body: Mapping[str, Any], names: Sequence[int | str], what: str) -> None:
-        answer, name = self.call(problem, body, what)
-        if len(answer.choices) != len(names):
-            self._keep(name, problem, answer, names[: len(answer.choices)])
-            raise CallFailedError(
-                f"{number_of(len(answer.choices), 'text came', 'texts came')} where {len(names)} were asked for"
-            )
-        self._keep(name, problem, answer, names)
-
-    def call(self, problem: int, body: Mapping[str, Any], what: str) -> tuple[ChatAnswer, str]:
+    def call(
+        self, problem: int, body: Mapping[str, Any], what: str, *, server_errors: int | None = None
+    ) -> tuple[ChatAnswer, str]:
         """Send a request until it is answered; return the answer and the attempt's name.
 
-        The caller keeps the answer in the journal at once.
+        The caller keeps the answer in the journal at once. ``server_errors`` are the most retries after a status of 500
+        and above; None takes as many as of others.
 
         Raises:
             CallFailedError: It failed for good.
@@ -221,9 +237,17 @@ class EndpointSource:
             try:
                 answer = self._client.send(body, name)
             except ChatError as error:
-                self._journal.ended(name, problem, again=error.again, what=error.what, status=error.status)
+                self._journal.ended(
+                    name,
+                    problem,
+                    again=error.again,
+                    what=error.what,
+                    status=error.status,
+                    unknown=error.unknown,
+                )
                 self._pace.settle(entry, 0.0)
-                if not error.again or attempt == self._retries:
+                broke = server_errors is not None and (error.status or 0) >= HTTPStatus.INTERNAL_SERVER_ERROR
+                if not error.again or attempt == self._retries or (broke and attempt == server_errors):
                     times = f" (tried {attempt + 1} times)" if attempt else ""
                     raise CallFailedError(f"{what}: {error.what}{times}", error.status) from None
                 pause = min(FIRST_PAUSE_S * 2**attempt, LONGEST_PAUSE_S)
