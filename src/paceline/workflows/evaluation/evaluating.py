@@ -18,6 +18,7 @@ from paceline.workflows.evaluation.abilities import ABILITIES, find_abilities
 from paceline.workflows.evaluation.asked import (
     ENDPOINT,
     KNOWN,
+    LOCAL,
     Asked,
     Where,
     budget_of,
@@ -76,6 +77,8 @@ def evaluate_as_asked(options: Mapping[str, Any], *, say: Callable[[str], None])
     prices = prices_of(options["price"])
     budget, limits = budget_of(options["budget"], prices), limits_of(options["limit"])
     without = _without(options["without"])
+    if where.kind == LOCAL:
+        _refuse_fields(options)
     # What is said to be lacking needs no server to refuse a method.
     check_needs(
         methods, frozenset(ABILITIES) - without, options["temperature"], "the server, as --without says,"
@@ -129,7 +132,7 @@ def _source(
         yield from _endpoint(where.place, where.name, asking, journal, pace, plan, without, options)
     else:
         check_needs(plan.methods, LOCAL_ABILITIES, plan.temperature, "the model")
-        yield LocalSource(_network(where.place, options), asking, journal, pace)
+        yield LocalSource(_network(where.place, options), asking, journal, pace, tags=_tags(options["tags"]))
 
 
 def _endpoint(
@@ -250,12 +253,35 @@ def _without(text: str) -> frozenset[str]:
     return given
 
 
+def _refuse_fields(options: Mapping[str, Any]) -> None:
+    """Refuse options of requests where none is sent.
+
+    Raises:
+        UserError: There is one.
+    """
+    given = {"--extra": options["extras"], "--without": options["without"]}
+    given["--interface"] = options["interface"] != "chat"
+    for option, value in given.items():
+        if value:
+            raise UserError(
+                "it says how a server is asked, and a network in this process is none",
+                where=option,
+                expected="--model=openai:URL#NAME",
+                fix=f"leave {option} out; its tokenizer says whether it is asked by chats",
+            )
+
+
 def _tags(text: str | None) -> tuple[str, str] | None:
     if text is None:
         return None
     begin, comma, end = text.partition(",")
-    if not begin or not comma or not end:
-        raise UserError("two marks are needed", where=f"--thinking-tags={text}", expected="OPEN,CLOSE")
+    if not comma or not end:
+        raise UserError(
+            "two marks are needed",
+            where=f"--thinking-tags={text}",
+            expected="OPEN,CLOSE; or ,CLOSE where the chat template opens the thinking itself",
+            fix="--thinking-tags='<think>,</think>'",
+        )
     return begin, end
 
 

@@ -8,10 +8,11 @@ cut off is put right when the file is opened again.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -104,7 +105,8 @@ class Journal:
         resume: Go on with the file that is there; else there must be none.
 
     Raises:
-        UserError: There is a file and none is to be gone on with, or the other way round, or it is of another setting.
+        UserError: There is a file with traces and none is to be gone on with, or the other way round, or it is of
+            another setting, or another process is at work on it.
     """
 
     def __init__(self, folder: Path, setting: Mapping[str, Any], *, resume: bool) -> None:
@@ -118,14 +120,37 @@ class Journal:
         """What was found out once: by name."""
         self._lock, self._number = threading.Lock(), 0
         given = {"kind": "setting", "format": FORMAT, **setting}
-        if self.path.exists() != resume:
+        if resume and not self.path.exists():
             raise self._misplaced(resume)
         folder.mkdir(parents=True, exist_ok=True)
-        if resume:
-            self._read(given)
-        self.earlier = Totals(**asdict(self.totals))
         self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        if not resume:
+        try:
+            self._begin(given, resume)
+        except BaseException:
+            os.close(self._file)
+            raise
+        self.earlier = Totals(**asdict(self.totals))
+
+    def _begin(self, given: Mapping[str, Any], resume: bool) -> None:
+        try:
+            # Held until the file is closed, however this process ends.
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError(
+                "another process is at work on it, and both would pay",
+                where=str(self.path),
+                expected="one run at a time",
+                fix="wait for it, or give --output=ANOTHER_FOLDER",
+            ) from error
+        lines = list(read_lines(self.path))
+        begun = any(line.get("kept") for line in lines)
+        if begun and not resume:
+            raise self._misplaced(resume)
+        if begun or (lines and not _differing(lines[0], given)):
+            self._read(lines, given)
+        else:
+            # Nothing of a question is there, as where a method was refused: no reason to ask for another folder.
+            os.ftruncate(self._file, 0)
             self._add(given, sure=True)
 
     def __enter__(self) -> Self:
@@ -212,14 +237,12 @@ class Journal:
         if sure:
             os.fsync(self._file)
 
-    def _read(self, given: Mapping[str, Any]) -> None:
-        lines = list(read_lines(self.path))
-        held = {k: v for k, v in lines[0].items() if k in given} if lines else {}
-        differing = [name for name in given if held.get(name) != json.loads(json.dumps(given[name]))]
+    def _read(self, lines: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> None:
+        differing = _differing(lines[0], given)
         if differing:
             name = differing[0]
             raise UserError(
-                f"it was begun with {name} {held.get(name)!r}, and not {given[name]!r}",
+                f"it was begun with {name} {lines[0].get(name)!r}, and not {given[name]!r}",
                 where=str(self.path),
                 expected="the setting of the first run: methods, samples, budgets, prices and limits may differ",
                 fix="give what the first run had, or --output=ANOTHER_FOLDER",
@@ -256,6 +279,11 @@ class Journal:
             expected="an empty folder",
             fix="--resume goes on with it and pays nothing twice; --output=ANOTHER_FOLDER begins anew",
         )
+
+
+def _differing(held: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Return what two settings do not agree on."""
+    return [name for name in given if held.get(name) != json.loads(json.dumps(given[name]))]
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Any, Protocol
 
 from paceline.base.counting import number_of
+from paceline.families.reasoning.core.answer_places import opened_thinking
 from paceline.families.reasoning.core.backends.chat import ChatAnswer, ChatClient, ChatError, split_thinking
 from paceline.families.reasoning.core.language import Draw
 from paceline.workflows.evaluation.journal import GREEDY, Journal, Kept
@@ -293,11 +294,15 @@ class LocalSource:
 
     Args:
         model: A ``TransformersModel``.
+        tags: What thinking begins and ends with in a text, beside the usual marks.
     """
 
-    def __init__(self, model: Any, asking: Asking, journal: Journal, pace: Pace) -> None:
+    def __init__(
+        self, model: Any, asking: Asking, journal: Journal, pace: Pace, *, tags: tuple[str, str] | None = None
+    ) -> None:
         self._model, self._asking, self._journal, self._pace = model, asking, journal, pace
-        self._lock = threading.Lock()
+        self._tags, self._lock = tags, threading.Lock()
+        self._stops = asking.stop if model.has_template else (*asking.stop, NEXT_QUESTION)
 
     @property
     def batches(self) -> bool:
@@ -308,8 +313,10 @@ class LocalSource:
         """There is nothing to close."""
 
     def prompt(self, question: str) -> tuple[int, ...]:
-        """Return the tokens that ask a question: by the tokenizer's chat template where it has one."""
+        """Return the tokens that ask a question: by the tokenizer's chat template, else as a text to complete."""
         asking = self._asking
+        if not self._model.has_template:
+            return tuple(self._model.chat(plain_prompt(asking.system, question)))
         return tuple(self._model.chat(question, system=asking.system, options=asking.template_options))
 
     def draw(self, problem: int, question: str, indices: Sequence[int]) -> None:
@@ -363,15 +370,17 @@ class LocalSource:
         )
 
     def _kept(self, piece: Any, prompt: tuple[int, ...], seconds: float) -> Kept:
-        text, count = self._model.decode(piece.tokens), len(piece.tokens)
+        # A template may open the thinking itself, which leaves the mark in the prompt.
+        text = opened_thinking(self._model.decode(prompt)) + self._model.decode(piece.tokens)
+        count = len(piece.tokens)
         ended = bool(piece.tokens) and piece.tokens[-1] in self._model.end
-        for stop in self._asking.stop:
+        for stop in self._stops:
             if stop in text:
                 # Decoded to the end and cut here: what a server would have stopped at is what counts.
                 text = text.partition(stop)[0]
                 ended = True
                 count = min(count, len(self._model.encode(text + stop)))
-        thinking, answer = split_thinking(text)
+        thinking, answer = split_thinking(text, self._tags)
         entropies = tuple(one if math.isfinite(one) else 0.0 for one in piece.entropies[:count])
         return Kept(
             text=answer,
