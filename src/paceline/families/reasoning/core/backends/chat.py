@@ -91,7 +91,7 @@ class ChatClient:
     Args:
         url: The address below which ``/chat/completions`` lies.
         interface: ``chat`` or ``completions``.
-        timeout_s: Of a whole request.
+        timeout_s: To connect, and until the next byte of an answer, which comes whole.
         tags: What thinking begins and ends with in a text, beside the usual marks.
 
     Raises:
