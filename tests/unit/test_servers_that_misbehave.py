@@ -211,10 +211,20 @@ def test_a_field_that_the_server_refuses_is_not_sent_with_any_question(
         assert not any(about(one.body) for one in server.served)
     done = run(*asked(server, file, f"--output={file.parent / 'other'}", methods=methods))
     assert all(row.right for row in done.outcome.rows)
+    totals = done.outcome.totals
+    # All fields, then that one alone; a status of 500 may pass, and is sent once more. None of the questions failed.
+    expected = {"logprobs": (0, 0)}.get(field, (2, 0) if status < 500 else (2, 2))
+    assert (totals.lacking + totals.failed, totals.refused, totals.failed) == (*expected, 0)
     questions = [one for one in server.served if "Ann has" in json.dumps(one.body["messages"])]
     assert not any(field in one.body for one in questions)
     others = {"n", "seed", "top_k", "min_p", "top_p"} - {field}
     assert all(others <= set(one.body) for one in questions if one.body.get("n", 1) > 1)
+
+
+def test_a_field_that_breaks_the_server_is_known_without_retries(server: Misbehaving, file: Path) -> None:
+    server.manners.before = lambda body, count: (500, "no", {}) if "top_k" in body else None
+    done = run(*asked(server, file, "--retries=0", methods="self-consistency"))
+    assert all(row.right for row in done.outcome.rows)
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])

@@ -241,6 +241,7 @@ def _paid(outcome: Outcome, prices: Prices | None) -> list[str]:
         for count, what in (
             (paid.refused, "refused and sent again"),
             (paid.failed, "failed"),
+            (paid.lacking, "told what the server lacks"),
             (paid.lost, "never answered: the server may charge for them"),
         )
         if count
@@ -251,7 +252,7 @@ def _paid(outcome: Outcome, prices: Prices | None) -> list[str]:
             f"of these in earlier runs: {number_of(before.requests, 'request', form=',')}, paid once"
         )
     waited = (
-        f", of which {format_duration(outcome.waited_s)} waited for limits and pauses"
+        f"; its requests waited {format_duration(outcome.waited_s)} together for limits and pauses"
         if outcome.waited_s
         else ""
     )

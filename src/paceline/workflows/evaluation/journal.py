@@ -24,6 +24,10 @@ FILE = "journal.jsonl"
 FORMAT = 1
 OPEN, CLOSE = "<think>\n", "\n</think>\n\n"
 """Around thinking, where a trace is one text."""
+NO_PROBLEM = 0
+"""In the place of a problem's key: a request that asks no question, and finds out what the server can do."""
+ENDS = ("answered", "refused", "failed", "lacking")
+"""Kinds of lines that end an attempt."""
 GREEDY = -1
 """Number of the trace that always takes the likeliest token."""
 
@@ -57,6 +61,8 @@ class Totals:
     answered: int = 0
     refused: int = 0
     failed: int = 0
+    lacking: int = 0
+    """Attempts that asked no question, whose refusal told what the server lacks."""
     lost: int = 0
     """Attempts whose answer never came, as their process died, their time was up or their connection broke; the server
     may have worked on them, and may charge for them. Those that ended here are among ``refused`` or ``failed`` too."""
@@ -73,7 +79,7 @@ class Totals:
         if kind == "sent":
             self.requests += 1
             self.lost += 1
-        elif kind in ("answered", "refused", "failed"):
+        elif kind in ENDS:
             self.lost -= not line.get("unknown")
             setattr(self, kind, getattr(self, kind) + 1)
         if kind == "answered":
@@ -209,10 +215,11 @@ class Journal:
         """Note an attempt that gave nothing.
 
         Args:
-            again: The same request may be sent again.
+            again: The same request is sent again.
             unknown: The server may have worked on it, and nobody here knows what that cost.
         """
-        kind = "refused" if again else "failed"
+        tells = problem == NO_PROBLEM and status is not None
+        kind = "refused" if again else "lacking" if tells else "failed"
         line = {"kind": kind, "name": name, "problem": problem, "status": status, "what": what}
         self._add(line | ({"unknown": True} if unknown else {}), sure=True)
 

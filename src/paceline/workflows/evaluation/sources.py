@@ -15,7 +15,7 @@ from paceline.base.counting import number_of
 from paceline.families.reasoning.core.answer_places import opened_thinking
 from paceline.families.reasoning.core.backends.chat import ChatAnswer, ChatClient, ChatError, split_thinking
 from paceline.families.reasoning.core.language import Draw
-from paceline.workflows.evaluation.journal import GREEDY, Journal, Kept
+from paceline.workflows.evaluation.journal import GREEDY, NO_PROBLEM, Journal, Kept
 from paceline.workflows.evaluation.pace import Pace
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
@@ -31,8 +31,6 @@ LOGPROBS: Mapping[str, Mapping[str, Any]] = {
 """By interface, the fields that ask for log-probabilities."""
 RETRIES_OF_A_FIELD = 1
 """Of a request that finds out whether a field is known, after a status of 500, which may be the answer to the field."""
-NO_PROBLEM = 0
-"""In the place of a problem's key: a request that asks no question."""
 NEXT_QUESTION = "\nQuestion:"
 
 
@@ -171,7 +169,7 @@ class EndpointSource:
         # As traces are drawn: there are models that know one temperature alone.
         body = self.body("Hello.", [0], NO_PROBLEM)
         body["max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"] = 1
-        most = RETRIES_OF_A_FIELD if fields else self._retries
+        most = min(RETRIES_OF_A_FIELD, self._retries) if fields else self._retries
         answer, name = self.call(NO_PROBLEM, body | dict(fields), "hello", server_errors=most)
         self._keep(name, NO_PROBLEM, answer, ())
         return answer
@@ -238,17 +236,14 @@ class EndpointSource:
             try:
                 answer = self._client.send(body, name)
             except ChatError as error:
+                broke = server_errors is not None and (error.status or 0) >= HTTPStatus.INTERNAL_SERVER_ERROR
+                allowed = server_errors if broke and server_errors is not None else self._retries
+                again = error.again and attempt < allowed
                 self._journal.ended(
-                    name,
-                    problem,
-                    again=error.again,
-                    what=error.what,
-                    status=error.status,
-                    unknown=error.unknown,
+                    name, problem, again=again, what=error.what, status=error.status, unknown=error.unknown
                 )
                 self._pace.settle(entry, 0.0)
-                broke = server_errors is not None and (error.status or 0) >= HTTPStatus.INTERNAL_SERVER_ERROR
-                if not error.again or attempt == self._retries or (broke and attempt == server_errors):
+                if not again:
                     times = f" (tried {attempt + 1} times)" if attempt else ""
                     raise CallFailedError(f"{what}: {error.what}{times}", error.status) from None
                 pause = min(FIRST_PAUSE_S * 2**attempt, LONGEST_PAUSE_S)
