@@ -13,6 +13,7 @@ from pathlib import Path
 import paceline_commands
 
 from paceline.families.reasoning.core.problem_files import read
+from paceline.workflows.evaluation.journal import ENDS
 from paceline.workflows.evaluation.known_truth import KnownTruth
 
 QUESTIONS, SAMPLES, CONCURRENCY = 12, 4, 4
@@ -70,7 +71,7 @@ def test_a_killed_evaluation_goes_on_and_pays_nothing_twice(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     journal = [json.loads(text) for text in (out / "journal.jsonl").read_text().splitlines()]
     sent = [line["name"] for line in journal if line["kind"] == "sent"]
-    ended = {line["name"] for line in journal if line["kind"] in ("answered", "refused", "failed")}
+    ended = {line["name"] for line in journal if line["kind"] in ENDS}
     answered = {line["name"]: line for line in journal if line["kind"] == "answered"}
     served = {one.name: one for one in server.served}
     # Every request that the server has seen is in the journal under its name, and each name once.
@@ -97,4 +98,4 @@ def test_a_killed_evaluation_goes_on_and_pays_nothing_twice(tmp_path: Path) -> N
     assert paid["lost"] == len(lost)
     assert f"paid in all: {len(sent)} requests" in done.stdout
     if lost:
-        assert f"{len(lost)} under way when a run died" in done.stdout
+        assert f"{len(lost)} never answered: the server may charge" in done.stdout

@@ -110,7 +110,7 @@ def test_a_method_that_needs_what_the_server_lacks_is_refused_before_any_questio
         run(*asked(server, file, methods="greedy,deepconf,dynasor"))
     # Hellos of one token, and none of the questions.
     assert all("Ann has" not in json.dumps(one.body["messages"]) for one in server.served)
-    assert all(one.completion_tokens <= 2 for one in server.served)
+    assert all(one.completion_tokens <= one.body.get("n", 1) for one in server.served)
     before = server.received
     with pytest.raises(UserError, match="as --without says"):
         run(*asked(server, file, "--without=logprobs", methods="deepconf"))
@@ -119,6 +119,33 @@ def test_a_method_that_needs_what_the_server_lacks_is_refused_before_any_questio
         run(*asked(server, file, methods="rebase"))
     with pytest.raises(UserError, match="a temperature above 0"):
         run(*asked(server, file, "--temperature=0", methods="esc"))
+
+
+def test_a_folder_in_which_a_method_was_refused_is_no_obstacle(server: KnownTruth, file: Path) -> None:
+    server.manners.lacks = frozenset({"logprobs"})
+    for more in ((), ("--temperature=0.9",)):
+        with pytest.raises(UserError, match="'deepconf' needs log-probabilities"):
+            run(*asked(server, file, *more, methods="deepconf"))
+    counted = server.received
+    done = run(*asked(server, file, "--temperature=0.9", methods="greedy"))
+    assert {row.status for row in done.outcome.rows} == {"answered"}
+    # What was found out is known, and its requests are among the totals.
+    assert server.received == counted + 6
+    with pytest.raises(UserError, match="an evaluation is there already"):
+        run(*asked(server, file, "--temperature=0.9", methods="greedy"))
+
+
+def test_a_server_that_draws_nothing_is_told(
+    server: KnownTruth, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    run(*asked(server, file), said=said)
+    assert not any("are equal, letter by letter" in line for line in said)
+    answered = server._answered
+    monkeypatch.setattr(server, "_answered", lambda path, body: answered(path, {**body, "temperature": 0}))
+    done = run(*asked(server, file, f"--output={file.parent / 'other'}"), said=said)
+    assert sum("traces of each of 6 questions are equal, letter by letter" in line for line in said) == 1
+    assert json.loads((done.folder / "results.json").read_text())["questions_of_equal_traces"] == 6
 
 
 def test_methods_that_look_into_traces_run_where_the_server_has_what_they_need(

@@ -16,6 +16,7 @@ from paceline.base.errors import UserError
 from paceline.families.reasoning.core.backends.pretrained import load
 from paceline.families.reasoning.core.language import Draw
 from paceline.workflows.evaluation.known_truth import KnownTruth
+from paceline.workflows.evaluation.sources import Asking, LocalSource, plain_prompt
 
 TEMPLATE = (
     "{% for m in messages %}<user> {{ m['role'] }} {{ m['content'] }} <end> {% endfor %}"
@@ -133,3 +134,38 @@ def test_methods_run_on_a_network_here_and_an_overlong_question_fails_alone(
     assert again.outcome.totals.completion_tokens == done.outcome.totals.completion_tokens
     with pytest.raises(UserError, match="is no type of weights"):
         run(*arguments[:3], "--dtype=int8", f"--output={tmp_path / 'typed'}")
+
+
+def test_a_network_without_a_template_completes_texts_as_behind_an_endpoint(tmp_path: Path) -> None:
+    folder = tiny_networks.make(tmp_path / "plain", "llama", template=None, context=96)
+    file = sums(tmp_path, 1)
+    network = load(str(folder))
+    source = LocalSource(network, Asking(system="we have", temperature=0.6, max_tokens=2), None, None)  # type: ignore[arg-type]
+    text = plain_prompt("we have", problems(file)[0].question)
+    assert source.prompt(problems(file)[0].question) == tuple(network._tokenizer.encode(text))
+
+
+def test_thinking_that_the_template_opens_is_none_of_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiny_networks, "WORDS", (*tiny_networks.WORDS, "<think>"))
+    opens = TEMPLATE.replace("<model> {%", "<model> <think> {%")
+    folder = tiny_networks.make(tmp_path / "thinks", "llama", template=opens, context=96)
+    done = run(
+        f"--model=transformers:{folder}",
+        f"--problems=gsm8k:{sums(tmp_path, 2)}",
+        "--methods=greedy",
+        f"--max-tokens={TOKENS}",
+        f"--output={tmp_path / 'out'}",
+    )
+    kept = [one for line in lines(done.folder, "answered") for _, one in line["kept"]]
+    assert all(one["thinking"] and not one["text"] for one in kept)
+    assert all(row.answer is None for row in done.outcome.rows)
+
+
+@pytest.mark.parametrize("option", ["--extra=top_p=0.9", "--without=n", "--interface=completions"])
+def test_what_says_how_a_server_is_asked_is_refused_for_a_network(
+    folder: Path, tmp_path: Path, option: str
+) -> None:
+    with pytest.raises(UserError, match="says how a server is asked"):
+        run(f"--model=transformers:{folder}", f"--problems=gsm8k:{sums(tmp_path, 1)}", option)

@@ -41,6 +41,9 @@ def test_thinking_is_told_from_the_answer(text: str, thinking: str, answer: str)
 def test_thinking_between_marks_of_ones_own_is_told_too() -> None:
     assert split_thinking("[[a b]]4", ("[[", "]]")) == ("a b", "4")
     assert split_thinking("[[a b", ("[[", "]]")) == ("a b", "")
+    # A template that opens the thinking itself leaves no mark in the text.
+    assert split_thinking("a b", ("", "]]")) == ("a b", "")
+    assert split_thinking("a b]]4", ("", "]]")) == ("a b", "4")
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
@@ -148,6 +151,14 @@ def test_nothing_leaves_behind_a_budget() -> None:
     hours.now += 30
     with pytest.raises(SpentError, match="30 s"):
         timed.leave(1)
+
+
+def test_two_runs_at_once_are_refused(tmp_path: Path) -> None:
+    with Journal(tmp_path, SETTING, resume=False):
+        for resume in (False, True):
+            with pytest.raises(UserError, match="another process is at work on it"):
+                Journal(tmp_path, SETTING, resume=resume)
+    Journal(tmp_path, SETTING, resume=True).__exit__(None, None, None)
 
 
 def test_a_journal_that_was_cut_off_in_a_line_goes_on_without_it(tmp_path: Path) -> None:

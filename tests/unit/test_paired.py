@@ -131,3 +131,14 @@ def test_the_least_effect_is_found_as_often_as_it_says(count: int) -> None:
         found += low > 0
     assert found / 2000 == pytest.approx(0.8, abs=0.04)
     assert compare_paired([1.0], [0.0]).least is None
+
+
+def test_differences_that_are_all_equal_have_no_interval() -> None:
+    for technique, baseline in (
+        ([1.0, 0.0, 1.0], [1.0, 0.0, 1.0]),
+        ([1.0] * 3, [0.0] * 3),
+        ([0.1] * 3, [0.0] * 3),
+    ):
+        found = compare_paired(technique, baseline)
+        assert found.difference == pytest.approx(technique[0] - baseline[0])
+        assert (found.low, found.high, found.least) == (None, None, None)

@@ -161,7 +161,7 @@ def test_every_kind_of_file_gives_the_same_problems(tmp_path: Path) -> None:
         ("math-500", [{"problem": "a", "level": 1, "solution": "none"}], ":1:solution: it has no box"),
         ("aime", [{"problem": "a", "answer": 1000}], ":1:answer: it is '1000'"),
         ("aime", [{"problem": "a", "answer": -1}], ":1:answer: it is '-1'"),
-        ("aime", [{"problem": "a", "answer": 1.5}], ":1:answer: it is float"),
+        ("aime", [{"problem": "a", "answer": 1.5}], ":1:answer: it is '1.5'"),
         ("aime", ['{"problem": "a", "answer": NaN}'], ":1:answer: it is NaN"),
         ("aime", [{"problem": "a", "answer": False}], ":1:answer: it is bool"),
         (
@@ -220,7 +220,7 @@ def test_a_file_that_cannot_be_read_is_told_with_the_place(
 
 def test_a_missing_source_is_told(tmp_path: Path) -> None:
     assert "there is no such file" in message("gsm8k", tmp_path / "none.jsonl")
-    assert "it is a folder" in message("gsm8k", tmp_path)
+    assert "the folder has no such file" in message("gsm8k", tmp_path)
     assert "a data set of the hub as NAME@REVISION" in message("gsm8k", "openai/gsm8k")
 
 

@@ -21,6 +21,21 @@ def written(tmp_path: Path, *rows: dict[str, Any]) -> Path:
 
 
 LAYOUTS: list[tuple[str, dict[str, Any], str, str]] = [
+    # AI-MO/aimo-validation-amc holds floats
+    ("amc", {"id": 4, "problem": "P", "answer": 142.0, "url": "u"}, "P", "142"),
+    ("amc", {"id": 5, "problem": "P", "answer": 0.5, "url": "u"}, "P", "1/2"),
+    # Hothan/OlympiadBench: what stands before several questions
+    (
+        "olympiadbench",
+        {
+            "question": "Find $T$.",
+            "final_answer": ["$\\frac{2}{3}$"],
+            "context": "Let $T = 1$.",
+            "image_1": None,
+        },
+        "Let $T = 1$.\n\nFind $T$.",
+        r"\frac{2}{3}",
+    ),
     # openai/gsm8k
     ("gsm8k", {"question": "How many?", "answer": "48/2 = <<48/2=24>>24\n#### 1,072"}, "How many?", "1072"),
     # hendrycks/competition_math
@@ -169,3 +184,44 @@ def test_fewer_questions_are_drawn_by_the_seed(tmp_path: Path) -> None:
     path = written(tmp_path, *({"question": f"Q{n}", "answer": n} for n in range(20)))
     drawn = [problems_of(Asked(source=str(path), count=5, seed=seed)).problems for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_a_folder_stands_for_its_files_as_math_is_published(tmp_path: Path) -> None:
+    """The archive of MATH has a file for each problem, in a folder for each subject."""
+    for place, (subject, answer) in enumerate((("algebra", "2"), ("algebra", "3"), ("geometry", "5"))):
+        folder = tmp_path / "MATH" / "test" / subject
+        folder.mkdir(parents=True, exist_ok=True)
+        row = {
+            "problem": f"P{place}",
+            "level": "Level 1",
+            "type": subject,
+            "solution": rf"So \boxed{{{answer}}}.",
+        }
+        (folder / f"{place}.json").write_text(json.dumps(row, indent=4))
+    (tmp_path / "MATH" / ".cache").mkdir()
+    (tmp_path / "MATH" / ".cache" / "x.json").write_text("{}")
+    (tmp_path / "MATH" / "README.md").write_text("no rows")
+    found = read("math-500", str(tmp_path / "MATH"))
+    assert [(one.question, one.answer) for one in found] == [("P0", "2"), ("P1", "3"), ("P2", "5")]
+    (tmp_path / "MATH" / "test" / "geometry" / "2.json").write_text('{"problem": "P2"}')
+    with pytest.raises(UserError, match="the field is missing") as told:
+        read("math-500", str(tmp_path / "MATH"))
+    assert "geometry/2.json" in str(told.value.where)
+
+
+def test_both_parts_of_a_contest_are_a_folder(tmp_path: Path) -> None:
+    for part, answer in (("I", "70"), ("II", "468")):
+        row = {"question": f"Of part {part}", "answer": answer}
+        (tmp_path / f"aime2025-{part}.jsonl").write_text(json.dumps(row) + "\n")
+    assert sorted(one.answer for one in read("aime", str(tmp_path))) == ["468", "70"]
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_a_table_may_be_separated_as_programs_for_tables_do(tmp_path: Path, mark: str) -> None:
+    path = tmp_path / "own.csv"
+    cells = (("Nr", "Frage", "Antwort"), ("1", '"Was ist 2+2, und 1;\t2?"', "4"))
+    path.write_text("".join(mark.join(row) + "\n" for row in cells), encoding="utf-8-sig")
+    (one,) = problems_of(
+        Asked(source=str(path), columns=Columns(questions=("Frage",), answers=("Antwort",)))
+    ).problems
+    assert (one.question, one.answer, one.kind) == ("Was ist 2+2, und 1;\t2?", "4", "number")

@@ -69,6 +69,12 @@ def test_one_cluster_and_no_difference_have_no_false_precision() -> None:
     assert clustered_difference([1.0, 0.0], [0.0, 0.0], ["a", "a"]).error is None
     same = clustered_difference([1.0, 0.0], [1.0, 0.0], ["a", "b"])
     assert (same.difference, same.error, same.p_value) == (0.0, 0.0, 1.0)
+    assert (same.low, same.high, same.least) == (None, None, None)
+    # All won: the t-test would say 0. Of three clusters, two of the eight ways to flip signs are as far from 0.
+    won = clustered_difference([1.0] * 4, [0.0] * 4, ["a", "a", "b", "c"])
+    assert (won.difference, won.p_value, won.low) == (1.0, 0.25, None)
+    rounded = clustered_difference([0.1] * 3, [0.0] * 3, range(3))
+    assert (rounded.error, rounded.p_value, rounded.low) == (0.0, 0.25, None)
     with pytest.raises(ValueError, match="2, 1 and 2 items"):
         clustered_difference([1.0, 0.0], [1.0], ["a", "b"])
 

@@ -11,7 +11,7 @@ from scipy.special import stdtr, stdtrit
 
 from paceline.base.counting import number_of
 from paceline.stats.estimates import CONFIDENCE
-from paceline.stats.paired import MIN_PAIRS, POWER
+from paceline.stats.paired import MIN_PAIRS, NO_SPREAD, POWER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,9 @@ def clustered_difference(
     (Liang and Zeger, 1986; Miller, 2024, "Adding Error Bars to Evals", section 2.2, without the factor). With every
     item a cluster of its own that is the variance over n. Interval and test are Student's t with G − 1 degrees.
 
+    Where the error is 0 there is no interval, and the p-value is that of flipping the clusters' signs, 2 / 2^G, or 1
+    without a difference: clusters that are all alike show no spread, which says nothing of how large it is.
+
     Raises:
         ValueError: There are not equally many of each.
     """
@@ -51,12 +54,15 @@ def clustered_difference(
     mean = float(deltas.mean()) if deltas.size else math.nan
     error = _error(deltas - mean, np.array([names[one] for one in clusters], dtype=np.int64))
     low = high = p_value = least = None
-    if error is not None:
+    if error is not None and error <= NO_SPREAD * float(abs(deltas).max()):
+        error = 0.0
+        p_value = 1.0 if mean == 0 else 2.0 ** (1 - len(names))
+    elif error is not None:
         freedom = len(names) - 1
         half = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
         low, high = mean - half, mean + half
         least = half + float(stdtrit(freedom, POWER)) * error
-        p_value = 2 * float(stdtr(freedom, -abs(mean) / error)) if error else float(mean == 0)
+        p_value = 2 * float(stdtr(freedom, -abs(mean) / error))
     return ClusteredDifference(
         num_items=deltas.size,
         num_clusters=len(names),

@@ -20,6 +20,8 @@ EXACT_FLIPS = 12
 """Differences up to which all their signs are tried."""
 NUM_FLIPS = 9_999
 MIN_PAIRS = 2
+NO_SPREAD = 1e-12
+"""Standard error, as a share of the largest difference, up to which it is rounding and no spread."""
 POWER = 0.8
 """Chance with which a least effect would be found."""
 
@@ -38,7 +40,7 @@ class Paired:
     low: float | None
     high: float | None
     least: float | None
-    """Difference that as many questions would show with a chance of 80 %; None with fewer than two."""
+    """Difference that as many questions would show with a chance of 80 %; None without an interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,8 @@ def clustered(samples: Sequence[Sequence[float]]) -> Clustered:
 def compare_paired(technique: Sequence[float], baseline: Sequence[float]) -> Paired:
     """Compare what two techniques got for the same questions, in the same order.
 
-    The interval is Student's t on the questions' differences; with fewer than two questions there is none.
+    The interval is Student's t on the questions' differences. There is none with fewer than two questions, nor where
+    all differences are equal: they show no spread, which says nothing of how large it is.
 
     Raises:
         ValueError: They did not answer equally many.
@@ -114,8 +117,8 @@ def compare_paired(technique: Sequence[float], baseline: Sequence[float]) -> Pai
     deltas = np.asarray(technique, dtype=np.float64) - np.asarray(baseline, dtype=np.float64)
     count = deltas.size
     low = high = least = None
-    if count >= MIN_PAIRS:
-        error = float(deltas.std(ddof=1)) / math.sqrt(count)
+    error = float(deltas.std(ddof=1)) / math.sqrt(count) if count >= MIN_PAIRS else 0.0
+    if error > NO_SPREAD * float(abs(deltas).max(initial=0.0)):
         half = float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) * error
         low, high = float(deltas.mean()) - half, float(deltas.mean()) + half
         # (t₀.₉₇₅ + t₀.₈) standard errors, as ``verdicts.minimum_detectable``.

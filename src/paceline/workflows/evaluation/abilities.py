@@ -7,15 +7,9 @@ from typing import Any
 
 from paceline.base.errors import UserError
 from paceline.workflows.evaluation.journal import Journal
-from paceline.workflows.evaluation.sources import CallFailedError, EndpointSource
+from paceline.workflows.evaluation.sources import LOGPROBS, WHOLE, CallFailedError, EndpointSource
 
-FIELDS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "n": {"chat": {"n": 2, "temperature": 1.0}, "completions": {"n": 2, "temperature": 1.0}},
-    "logprobs": {"chat": {"logprobs": True, "top_logprobs": 5}, "completions": {"logprobs": 5}},
-    "seed": {"chat": {"seed": 1}, "completions": {"seed": 1}},
-}
-"""By ability: the fields that ask for it, by interface."""
-ABILITIES = ("logprobs", "n", "seed", "continuation")
+ABILITIES = ("logprobs", "n", "seed", "continuation", *WHOLE)
 FACT = "abilities"
 BEHIND = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello, I"}]
 NOT_THE_FIELDS = (401, 403, 404)
@@ -23,57 +17,68 @@ NOT_THE_FIELDS = (401, 403, 404)
 
 
 def find_abilities(
-    source: EndpointSource, journal: Journal, wanted: frozenset[str], without: frozenset[str]
+    source: EndpointSource, journal: Journal, wanted: frozenset[str], without: frozenset[str], samples: int
 ) -> frozenset[str]:
     """Return which of the wanted abilities a server has, and leave them in the source; asked once an evaluation.
 
     Args:
         source: Of the server.
-        journal: Keeps what was found, for later runs.
+        journal: Keeps what was found, for later runs: of ``n`` for how many texts, of others whether they are there.
         wanted: What methods need, or what saves tokens.
         without: What the server is said to lack, and is not asked for.
+        samples: Texts that one request should give. Servers have a most, as llama.cpp its slots.
 
     Raises:
         UserError: The server refuses a plain request.
     """
-    known: dict[str, bool] = dict(journal.facts.get(FACT, {}))
-    new = wanted - without - set(known)
+    known: dict[str, int] = dict(journal.facts.get(FACT, {}))
+    too_few = {"n"} if 0 < known.get("n", 0) < samples else set()
+    new = wanted - without - (set(known) - too_few)
     if new or FACT not in journal.facts:
-        known |= _asked(source, new)
+        known |= _asked(source, new, samples)
         # By name: what a later run wants beyond this is asked for then.
         journal.replace_fact(FACT, known)
     source.abilities = frozenset(name for name, has in known.items() if has) - without
     return source.abilities
 
 
-def _asked(source: EndpointSource, wanted: frozenset[str]) -> dict[str, bool]:
-    fields = {name: FIELDS[name][source.interface] for name in sorted(wanted & set(FIELDS))}
+def _asked(source: EndpointSource, wanted: frozenset[str], samples: int) -> dict[str, int]:
+    fields = {name: one for name, one in _fields(source.interface, samples).items() if name in wanted}
     found = _together(source, fields)
     if found is None:
         found = _plain(source)
         for name, one in fields.items():
-            found[name] = bool((_together(source, {name: one}) or {}).get(name))
+            found[name] = (_together(source, {name: one}) or {}).get(name, 0)
     if "continuation" in wanted:
         source.abilities = frozenset(name for name, has in found.items() if has)
-        found["continuation"] = _continues(source)
+        found["continuation"] = int(_continues(source))
     return found
 
 
-def _together(source: EndpointSource, fields: Mapping[str, Mapping[str, Any]]) -> dict[str, bool] | None:
+def _fields(interface: str, samples: int) -> dict[str, dict[str, Any]]:
+    """Return, by ability, the fields of a request that ask for it."""
+    whole = {name: {name: value} for name, value in WHOLE.items()}
+    return {"n": {"n": samples}, "logprobs": dict(LOGPROBS[interface]), "seed": {"seed": 1}, **whole}
+
+
+def _together(source: EndpointSource, fields: Mapping[str, Mapping[str, Any]]) -> dict[str, int] | None:
     """Ask with all fields at once; None where that is refused."""
     body = {key: value for one in fields.values() for key, value in one.items()}
     try:
         answer = source.hello(body)
     except CallFailedError as error:
-        if not fields or error.status is None or error.status in NOT_THE_FIELDS or error.status >= 500:
+        if not fields or error.status is None or error.status in NOT_THE_FIELDS:
             raise _unusable(source, error) from None
+        # Of a status of 500 too: servers break at a field that their model has no answer to.
         return None
     # What is taken no notice of is not there.
-    has = {"n": len(answer.choices) > 1, "logprobs": bool(answer.choices[0].logprobs), "seed": True}
-    return {name: has[name] for name in fields}
+    count = len(answer.choices)
+    has = {"n": count if count >= fields.get("n", {"n": 2})["n"] else 0}
+    has["logprobs"] = int(bool(answer.choices[0].logprobs))
+    return {name: has.get(name, 1) for name in fields}
 
 
-def _plain(source: EndpointSource) -> dict[str, bool]:
+def _plain(source: EndpointSource) -> dict[str, int]:
     """Ask with nothing beside, so that a refusal is known for one of the request and not of its fields."""
     try:
         source.hello({})
@@ -85,7 +90,7 @@ def _plain(source: EndpointSource) -> dict[str, bool]:
             source.hello({})
         except CallFailedError as second:
             raise _unusable(source, second) from None
-        return {"max_completion_tokens": True}
+        return {"max_completion_tokens": 1}
     return {}
 
 

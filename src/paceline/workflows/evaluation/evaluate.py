@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -209,6 +209,8 @@ class Evaluation:
         say(line)
 
 
+MIN_ALIKE = 3
+"""Questions whose traces must all be alike before a person is told."""
 MOST_UNSTATED = 0.1
 """Share of answers without a known statement from which on a person is told: many are right, and the rule is weak."""
 
@@ -235,6 +237,13 @@ def evaluate(plan: Plan, source: Source, journal: Journal, pace: Pace, *, identi
                 "no known sentence: "
                 "their last number, letter or formula was read (docs/answers.md); look at some"
             )
+    alike = num_alike(plan, journal)
+    facts["questions_of_equal_traces"] = alike
+    if alike:
+        say(
+            f"WARNING: the traces of each of {number_of(alike, 'question')} are equal, letter by letter: the server "
+            "seems to draw nothing and to take the likeliest token, so that votes add nothing; see its settings"
+        )
     return Outcome(
         rows=tuple(rows),
         totals=journal.totals,
@@ -246,13 +255,15 @@ def evaluate(plan: Plan, source: Source, journal: Journal, pace: Pace, *, identi
     )
 
 
-@contextmanager
-def closing(source: Any) -> Iterator[Any]:
-    """Close a source at the end."""
-    try:
-        yield source
-    finally:
-        source.close()
+def num_alike(plan: Plan, journal: Journal) -> int:
+    """Return how many questions have several drawn traces, where those of each are equal; 0 where any differ."""
+    texts = [
+        [one.whole for number, one in journal.shelf(problem.key).traces.items() if number != GREEDY]
+        for problem in plan.problems
+    ]
+    several = [of_one for of_one in texts if len(of_one) > 1]
+    alike = len(several) >= MIN_ALIKE and all(len(set(of_one)) == 1 for of_one in several)
+    return len(several) if alike and plan.temperature > 0 else 0
 
 
 def folder_of(results: Path, model: str, problems: str) -> Path:

@@ -18,6 +18,7 @@ from paceline.workflows.evaluation.abilities import ABILITIES, find_abilities
 from paceline.workflows.evaluation.asked import (
     ENDPOINT,
     KNOWN,
+    LOCAL,
     Asked,
     Where,
     budget_of,
@@ -33,7 +34,7 @@ from paceline.workflows.evaluation.journal import Journal
 from paceline.workflows.evaluation.known_truth import KnownTruth
 from paceline.workflows.evaluation.methods import Chosen, check_needs, choose
 from paceline.workflows.evaluation.pace import Pace, Prices
-from paceline.workflows.evaluation.sources import Asking, CallFailedError, EndpointSource, LocalSource
+from paceline.workflows.evaluation.sources import WHOLE, Asking, CallFailedError, EndpointSource, LocalSource
 from paceline.workflows.stores import default_results
 
 LOCAL_ABILITIES = frozenset({"logprobs", "n", "seed", "continuation"})
@@ -76,6 +77,8 @@ def evaluate_as_asked(options: Mapping[str, Any], *, say: Callable[[str], None])
     prices = prices_of(options["price"])
     budget, limits = budget_of(options["budget"], prices), limits_of(options["limit"])
     without = _without(options["without"])
+    if where.kind == LOCAL:
+        _refuse_fields(options)
     # What is said to be lacking needs no server to refuse a method.
     check_needs(
         methods, frozenset(ABILITIES) - without, options["temperature"], "the server, as --without says,"
@@ -129,7 +132,7 @@ def _source(
         yield from _endpoint(where.place, where.name, asking, journal, pace, plan, without, options)
     else:
         check_needs(plan.methods, LOCAL_ABILITIES, plan.temperature, "the model")
-        yield LocalSource(_network(where.place, options), asking, journal, pace)
+        yield LocalSource(_network(where.place, options), asking, journal, pace, tags=_tags(options["tags"]))
 
 
 def _endpoint(
@@ -159,7 +162,8 @@ def _endpoint(
         extra=options_of(options["extras"], "--extra"),
     )
     try:
-        found = find_abilities(source, journal, _wanted(plan.methods, plan.samples), without)
+        wanted = _wanted(plan.methods, plan.samples)
+        found = find_abilities(source, journal, wanted, without, plan.samples)
         check_needs(plan.methods, found, plan.temperature, f"{name} at {client.url}")
         # Asked for where a method needs it alone: it makes answers of some servers slow.
         needed = {need for one in plan.methods for need in one.needs}
@@ -171,8 +175,8 @@ def _endpoint(
 
 def _wanted(methods: Sequence[Chosen], samples: int) -> frozenset[str]:
     needed = {need for one in methods for need in one.needs}
-    several = {"n"} if samples > 1 and "samples" in needed else set()
-    return frozenset({"seed"} | several | (needed - {"samples"}))
+    drawing = ({"n"} if samples > 1 else set()) | set(WHOLE) if "samples" in needed else set()
+    return frozenset({"seed"} | drawing | (needed - {"samples"}))
 
 
 def _network(place: str, options: Mapping[str, Any]) -> Any:
@@ -249,12 +253,35 @@ def _without(text: str) -> frozenset[str]:
     return given
 
 
+def _refuse_fields(options: Mapping[str, Any]) -> None:
+    """Refuse options of requests where none is sent.
+
+    Raises:
+        UserError: There is one.
+    """
+    given = {"--extra": options["extras"], "--without": options["without"]}
+    given["--interface"] = options["interface"] != "chat"
+    for option, value in given.items():
+        if value:
+            raise UserError(
+                "it says how a server is asked, and a network in this process is none",
+                where=option,
+                expected="--model=openai:URL#NAME",
+                fix=f"leave {option} out; its tokenizer says whether it is asked by chats",
+            )
+
+
 def _tags(text: str | None) -> tuple[str, str] | None:
     if text is None:
         return None
     begin, comma, end = text.partition(",")
-    if not begin or not comma or not end:
-        raise UserError("two marks are needed", where=f"--thinking-tags={text}", expected="OPEN,CLOSE")
+    if not comma or not end:
+        raise UserError(
+            "two marks are needed",
+            where=f"--thinking-tags={text}",
+            expected="OPEN,CLOSE; or ,CLOSE where the chat template opens the thinking itself",
+            fix="--thinking-tags='<think>,</think>'",
+        )
     return begin, end
 
 

@@ -20,7 +20,7 @@ from paceline.workflows.evaluation.pace import Prices
 
 RESULTS, SAMPLES = "results.json", "samples.jsonl"
 MAX_NAMED = 5
-"""Failed rows whose reasons stand under the table; all are in the files."""
+"""Failures whose reasons stand under the table; all are in the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Figures:
     against: Paired | None
     """On the questions that both answered; None of the first method."""
     p_value: float | None
-    """McNemar's exact test against the first method, adjusted by Holm over all methods."""
+    """McNemar's exact test against the first method, adjusted by Holm over all methods; None where none is of both."""
 
 
 def figures_of(rows: Sequence[Row], prices: Prices | None) -> tuple[Figures, ...]:
@@ -62,8 +62,9 @@ def figures_of(rows: Sequence[Row], prices: Prices | None) -> tuple[Figures, ...
     methods = list(dict.fromkeys(row.method for row in rows))
     answered = {m: {r.place: r for r in rows if r.method == m and r.status == "answered"} for m in methods}
     pairs = {m: _paired(answered[m], answered[methods[0]]) for m in methods[1:]}
-    adjusted = holm([mcnemar(one.won, one.lost) for one in pairs.values()])
-    p_values = dict(zip(pairs, adjusted, strict=True))
+    tested = {m: one for m, one in pairs.items() if one.num_questions}
+    adjusted = holm([mcnemar(one.won, one.lost) for one in tested.values()])
+    p_values = dict(zip(tested, adjusted, strict=True))
     return tuple(
         _figures(
             m,
@@ -217,11 +218,13 @@ def _notes(found: Sequence[Figures]) -> list[str]:
         ]
         if parts:
             notes.append(f"{one.method}: {'; '.join(parts)}")
-        if one.against is not None and one.against.least is not None and one.against.low is not None:
-            notes.append(
-                f"{one.method}: {one.against.won} won, {one.against.lost} lost; a difference of "
-                f"{one.against.least:.3f} would be found in 80 % of such evaluations"
+        if one.against is not None and one.against.num_questions:
+            found_by = (
+                "all questions came out alike, so there is no interval"
+                if one.against.least is None
+                else f"a difference of {one.against.least:.3f} would be found in 80 % of such evaluations"
             )
+            notes.append(f"{one.method}: {one.against.won} won, {one.against.lost} lost; {found_by}")
     return notes
 
 
@@ -238,7 +241,8 @@ def _paid(outcome: Outcome, prices: Prices | None) -> list[str]:
         for count, what in (
             (paid.refused, "refused and sent again"),
             (paid.failed, "failed"),
-            (paid.lost, "under way when a run died: the server may charge for them"),
+            (paid.lacking, "told what the server lacks"),
+            (paid.lost, "never answered: the server may charge for them"),
         )
         if count
     ]
@@ -248,7 +252,7 @@ def _paid(outcome: Outcome, prices: Prices | None) -> list[str]:
             f"of these in earlier runs: {number_of(before.requests, 'request', form=',')}, paid once"
         )
     waited = (
-        f", of which {format_duration(outcome.waited_s)} waited for limits and pauses"
+        f"; its requests waited {format_duration(outcome.waited_s)} together for limits and pauses"
         if outcome.waited_s
         else ""
     )
@@ -257,7 +261,14 @@ def _paid(outcome: Outcome, prices: Prices | None) -> list[str]:
 
 
 def _failures(rows: Sequence[Row]) -> tuple[str, ...]:
-    failed = [row for row in rows if row.status == "failed"]
-    shown = [f"question {row.place}, {row.method}: {row.reason}" for row in failed[:MAX_NAMED]]
+    """Return what failed: once a question and reason, whichever methods it cost."""
+    failed: dict[tuple[int, str], list[str]] = {}
+    for row in rows:
+        if row.status == "failed":
+            failed.setdefault((row.place, row.reason), []).append(row.method)
+    shown = [
+        f"question {place}, {', '.join(methods)}: {reason}"
+        for (place, reason), methods in list(failed.items())[:MAX_NAMED]
+    ]
     more = [f"{len(failed) - MAX_NAMED} more in {RESULTS}"] if len(failed) > MAX_NAMED else []
     return (*shown, *more)

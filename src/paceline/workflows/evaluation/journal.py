@@ -8,10 +8,11 @@ cut off is put right when the file is opened again.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,10 @@ FILE = "journal.jsonl"
 FORMAT = 1
 OPEN, CLOSE = "<think>\n", "\n</think>\n\n"
 """Around thinking, where a trace is one text."""
+NO_PROBLEM = 0
+"""In the place of a problem's key: a request that asks no question, and finds out what the server can do."""
+ENDS = ("answered", "refused", "failed", "lacking")
+"""Kinds of lines that end an attempt."""
 GREEDY = -1
 """Number of the trace that always takes the likeliest token."""
 
@@ -56,8 +61,11 @@ class Totals:
     answered: int = 0
     refused: int = 0
     failed: int = 0
+    lacking: int = 0
+    """Attempts that asked no question, whose refusal told what the server lacks."""
     lost: int = 0
-    """Attempts that were under way when a process died; the server may have worked on them, and may charge for them."""
+    """Attempts whose answer never came, as their process died, their time was up or their connection broke; the server
+    may have worked on them, and may charge for them. Those that ended here are among ``refused`` or ``failed`` too."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int | None = None
@@ -71,8 +79,8 @@ class Totals:
         if kind == "sent":
             self.requests += 1
             self.lost += 1
-        elif kind in ("answered", "refused", "failed"):
-            self.lost -= 1
+        elif kind in ENDS:
+            self.lost -= not line.get("unknown")
             setattr(self, kind, getattr(self, kind) + 1)
         if kind == "answered":
             self.prompt_tokens += line["prompt_tokens"]
@@ -103,7 +111,8 @@ class Journal:
         resume: Go on with the file that is there; else there must be none.
 
     Raises:
-        UserError: There is a file and none is to be gone on with, or the other way round, or it is of another setting.
+        UserError: There is a file with traces and none is to be gone on with, or the other way round, or it is of
+            another setting, or another process is at work on it.
     """
 
     def __init__(self, folder: Path, setting: Mapping[str, Any], *, resume: bool) -> None:
@@ -117,14 +126,37 @@ class Journal:
         """What was found out once: by name."""
         self._lock, self._number = threading.Lock(), 0
         given = {"kind": "setting", "format": FORMAT, **setting}
-        if self.path.exists() != resume:
+        if resume and not self.path.exists():
             raise self._misplaced(resume)
         folder.mkdir(parents=True, exist_ok=True)
-        if resume:
-            self._read(given)
-        self.earlier = Totals(**asdict(self.totals))
         self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        if not resume:
+        try:
+            self._begin(given, resume)
+        except BaseException:
+            os.close(self._file)
+            raise
+        self.earlier = Totals(**asdict(self.totals))
+
+    def _begin(self, given: Mapping[str, Any], resume: bool) -> None:
+        try:
+            # Held until the file is closed, however this process ends.
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError(
+                "another process is at work on it, and both would pay",
+                where=str(self.path),
+                expected="one run at a time",
+                fix="wait for it, or give --output=ANOTHER_FOLDER",
+            ) from error
+        lines = list(read_lines(self.path))
+        begun = any(line.get("kept") for line in lines)
+        if begun and not resume:
+            raise self._misplaced(resume)
+        if begun or (lines and not _differing(lines[0], given)):
+            self._read(lines, given)
+        else:
+            # Nothing of a question is there, as where a method was refused: no reason to ask for another folder.
+            os.ftruncate(self._file, 0)
             self._add(given, sure=True)
 
     def __enter__(self) -> Self:
@@ -177,10 +209,19 @@ class Journal:
         self._add(line, sure=True)
         self._shelve(line)
 
-    def ended(self, name: str, problem: int, *, again: bool, what: str, status: int | None) -> None:
-        """Note an attempt that gave nothing; ``again`` where the server did not work on it."""
-        kind = "refused" if again else "failed"
-        self._add({"kind": kind, "name": name, "problem": problem, "status": status, "what": what}, sure=True)
+    def ended(
+        self, name: str, problem: int, *, again: bool, what: str, status: int | None, unknown: bool
+    ) -> None:
+        """Note an attempt that gave nothing.
+
+        Args:
+            again: The same request is sent again.
+            unknown: The server may have worked on it, and nobody here knows what that cost.
+        """
+        tells = problem == NO_PROBLEM and status is not None
+        kind = "refused" if again else "lacking" if tells else "failed"
+        line = {"kind": kind, "name": name, "problem": problem, "status": status, "what": what}
+        self._add(line | ({"unknown": True} if unknown else {}), sure=True)
 
     def fact(self, name: str, value: Any) -> Any:
         """Keep what was found out, once: a later run goes by the same; return what holds."""
@@ -203,14 +244,12 @@ class Journal:
         if sure:
             os.fsync(self._file)
 
-    def _read(self, given: Mapping[str, Any]) -> None:
-        lines = list(read_lines(self.path))
-        held = {k: v for k, v in lines[0].items() if k in given} if lines else {}
-        differing = [name for name in given if held.get(name) != json.loads(json.dumps(given[name]))]
+    def _read(self, lines: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> None:
+        differing = _differing(lines[0], given)
         if differing:
             name = differing[0]
             raise UserError(
-                f"it was begun with {name} {held.get(name)!r}, and not {given[name]!r}",
+                f"it was begun with {name} {lines[0].get(name)!r}, and not {given[name]!r}",
                 where=str(self.path),
                 expected="the setting of the first run: methods, samples, budgets, prices and limits may differ",
                 fix="give what the first run had, or --output=ANOTHER_FOLDER",
@@ -247,6 +286,11 @@ class Journal:
             expected="an empty folder",
             fix="--resume goes on with it and pays nothing twice; --output=ANOTHER_FOLDER begins anew",
         )
+
+
+def _differing(held: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Return what two settings do not agree on."""
+    return [name for name in given if held.get(name) != json.loads(json.dumps(given[name]))]
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

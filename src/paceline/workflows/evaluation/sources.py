@@ -8,19 +8,29 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Protocol
 
 from paceline.base.counting import number_of
+from paceline.families.reasoning.core.answer_places import opened_thinking
 from paceline.families.reasoning.core.backends.chat import ChatAnswer, ChatClient, ChatError, split_thinking
 from paceline.families.reasoning.core.language import Draw
-from paceline.workflows.evaluation.journal import GREEDY, Journal, Kept
+from paceline.workflows.evaluation.journal import GREEDY, NO_PROBLEM, Journal, Kept
 from paceline.workflows.evaluation.pace import Pace
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 LETTERS_OF_A_TOKEN = 3.0
 """Fewer than a token of English has, to reserve room in a minute's tokens."""
-NO_PROBLEM = 0
-"""In the place of a problem's key: a request that asks no question."""
+WHOLE: Mapping[str, float] = {"top_p": 1.0, "top_k": -1, "min_p": 0.0}
+"""Fields by which a server draws from the whole distribution, as a network in this process does. Left to themselves
+servers cut its tail, each in its own way: llama.cpp by 40, 0.95 and 0.05, vLLM by what generation_config.json says."""
+LOGPROBS: Mapping[str, Mapping[str, Any]] = {
+    "chat": {"logprobs": True, "top_logprobs": 5},
+    "completions": {"logprobs": 5},
+}
+"""By interface, the fields that ask for log-probabilities."""
+RETRIES_OF_A_FIELD = 1
+"""Of a request that finds out whether a field is known, after a status of 500, which may be the answer to the field."""
 NEXT_QUESTION = "\nQuestion:"
 
 
@@ -90,7 +100,8 @@ class EndpointSource:
         client: Sends one request.
         model: Its name at the server.
         interface: ``chat`` or ``completions``.
-        abilities: What the server has: of ``logprobs``, ``n``, ``seed``, ``continuation``, ``max_completion_tokens``.
+        abilities: What the server has: of ``logprobs``, ``n``, ``seed``, ``continuation``, ``max_completion_tokens``
+            and those of ``WHOLE``.
         retries: Of a request that was refused for capacity or found no connection.
     """
 
@@ -146,7 +157,8 @@ class EndpointSource:
             body |= {"messages": messages, "continue_final_message": True, "add_generation_prompt": False}
         else:
             body["prompt"] += text
-        self._pool.submit(self._call, problem, body, [digest_of(text)], "probe").result()
+        answer, name = self._pool.submit(self.call, problem, body, "probe").result()
+        self._keep(name, problem, answer, [digest_of(text)])
 
     def hello(self, fields: Mapping[str, Any]) -> ChatAnswer:
         """Send a request of one token that asks no question, with further fields, and keep what it cost.
@@ -154,15 +166,22 @@ class EndpointSource:
         Raises:
             CallFailedError: The server refuses it.
         """
-        body = self.body("Hello.", [GREEDY], NO_PROBLEM)
+        # As traces are drawn: there are models that know one temperature alone.
+        body = self.body("Hello.", [0], NO_PROBLEM)
         body["max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"] = 1
-        answer, name = self.call(NO_PROBLEM, body | dict(fields), "hello")
+        most = min(RETRIES_OF_A_FIELD, self._retries) if fields else self._retries
+        answer, name = self.call(NO_PROBLEM, body | dict(fields), "hello", server_errors=most)
         self._keep(name, NO_PROBLEM, answer, ())
         return answer
 
     def _one(self, problem: int, question: str, group: Sequence[int]) -> None:
-        what = "greedy" if group[0] == GREEDY else f"traces {', '.join(map(str, group))}"
-        self._call(problem, self.body(question, group, problem), group, what)
+        """Draw traces in one request; of a server that gives fewer texts the others are asked for after it."""
+        left = list(group)
+        while left:
+            what = "greedy" if left[0] == GREEDY else f"traces {', '.join(map(str, left))}"
+            answer, name = self.call(problem, self.body(question, left, problem), what)
+            self._keep(name, problem, answer, left)
+            left = left[len(answer.choices) :]
 
     def body(self, question: str, group: Sequence[int], problem: int) -> dict[str, Any]:
         """Return the fields of a request for some traces of a question."""
@@ -186,26 +205,22 @@ class EndpointSource:
         if "seed" in self.abilities:
             body["seed"] = asking.seed_of(problem, group[0])
         if "logprobs" in self.abilities:
-            body |= {"logprobs": True, "top_logprobs": 5} if self.interface == "chat" else {"logprobs": 5}
+            body |= LOGPROBS[self.interface]
+        if not greedy:
+            body |= {name: value for name, value in WHOLE.items() if name in self.abilities}
         if asking.template_options:
             body["chat_template_kwargs"] = dict(asking.template_options)
         if "max_completion_tokens" in self.abilities:
             body["max_completion_tokens"] = body.pop("max_tokens")
         return body | self._extra
 
-    def _call(self, problem: int, body: Mapping[str, Any], names: Sequence[int | str], what: str) -> None:
-        answer, name = self.call(problem, body, what)
-        if len(answer.choices) != len(names):
-            self._keep(name, problem, answer, names[: len(answer.choices)])
-            raise CallFailedError(
-                f"{number_of(len(answer.choices), 'text came', 'texts came')} where {len(names)} were asked for"
-            )
-        self._keep(name, problem, answer, names)
-
-    def call(self, problem: int, body: Mapping[str, Any], what: str) -> tuple[ChatAnswer, str]:
+    def call(
+        self, problem: int, body: Mapping[str, Any], what: str, *, server_errors: int | None = None
+    ) -> tuple[ChatAnswer, str]:
         """Send a request until it is answered; return the answer and the attempt's name.
 
-        The caller keeps the answer in the journal at once.
+        The caller keeps the answer in the journal at once. ``server_errors`` are the most retries after a status of 500
+        and above; None takes as many as of others.
 
         Raises:
             CallFailedError: It failed for good.
@@ -221,9 +236,14 @@ class EndpointSource:
             try:
                 answer = self._client.send(body, name)
             except ChatError as error:
-                self._journal.ended(name, problem, again=error.again, what=error.what, status=error.status)
+                broke = server_errors is not None and (error.status or 0) >= HTTPStatus.INTERNAL_SERVER_ERROR
+                allowed = server_errors if broke and server_errors is not None else self._retries
+                again = error.again and attempt < allowed
+                self._journal.ended(
+                    name, problem, again=again, what=error.what, status=error.status, unknown=error.unknown
+                )
                 self._pace.settle(entry, 0.0)
-                if not error.again or attempt == self._retries:
+                if not again:
                     times = f" (tried {attempt + 1} times)" if attempt else ""
                     raise CallFailedError(f"{what}: {error.what}{times}", error.status) from None
                 pause = min(FIRST_PAUSE_S * 2**attempt, LONGEST_PAUSE_S)
@@ -269,11 +289,15 @@ class LocalSource:
 
     Args:
         model: A ``TransformersModel``.
+        tags: What thinking begins and ends with in a text, beside the usual marks.
     """
 
-    def __init__(self, model: Any, asking: Asking, journal: Journal, pace: Pace) -> None:
+    def __init__(
+        self, model: Any, asking: Asking, journal: Journal, pace: Pace, *, tags: tuple[str, str] | None = None
+    ) -> None:
         self._model, self._asking, self._journal, self._pace = model, asking, journal, pace
-        self._lock = threading.Lock()
+        self._tags, self._lock = tags, threading.Lock()
+        self._stops = asking.stop if model.has_template else (*asking.stop, NEXT_QUESTION)
 
     @property
     def batches(self) -> bool:
@@ -284,8 +308,10 @@ class LocalSource:
         """There is nothing to close."""
 
     def prompt(self, question: str) -> tuple[int, ...]:
-        """Return the tokens that ask a question: by the tokenizer's chat template where it has one."""
+        """Return the tokens that ask a question: by the tokenizer's chat template, else as a text to complete."""
         asking = self._asking
+        if not self._model.has_template:
+            return tuple(self._model.chat(plain_prompt(asking.system, question)))
         return tuple(self._model.chat(question, system=asking.system, options=asking.template_options))
 
     def draw(self, problem: int, question: str, indices: Sequence[int]) -> None:
@@ -339,15 +365,17 @@ class LocalSource:
         )
 
     def _kept(self, piece: Any, prompt: tuple[int, ...], seconds: float) -> Kept:
-        text, count = self._model.decode(piece.tokens), len(piece.tokens)
+        # A template may open the thinking itself, which leaves the mark in the prompt.
+        text = opened_thinking(self._model.decode(prompt)) + self._model.decode(piece.tokens)
+        count = len(piece.tokens)
         ended = bool(piece.tokens) and piece.tokens[-1] in self._model.end
-        for stop in self._asking.stop:
+        for stop in self._stops:
             if stop in text:
                 # Decoded to the end and cut here: what a server would have stopped at is what counts.
                 text = text.partition(stop)[0]
                 ended = True
                 count = min(count, len(self._model.encode(text + stop)))
-        thinking, answer = split_thinking(text)
+        thinking, answer = split_thinking(text, self._tags)
         entropies = tuple(one if math.isfinite(one) else 0.0 for one in piece.entropies[:count])
         return Kept(
             text=answer,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -98,7 +99,10 @@ def _olympiad(row: Row, seed: int) -> TextProblem:
     pictures = [n for n in row.values if re.fullmatch(r"image(_\d+)?", n) and row.values[n] is not None]
     if "<image" in question or pictures:
         raise wrong(row, "question", "it has a picture, which no text holds", "a question in words alone")
-    return problem(question, ", ".join(one.strip("$ ") for one in answers), "math")
+    # Several questions share a text that stands before them, in a field of its own.
+    context = row.values.get(name_of(row, "context") or "")
+    asked = f"{context.strip()}\n\n{question}" if isinstance(context, str) and context.strip() else question
+    return problem(asked, ", ".join(one.strip("$ ") for one in answers), "math")
 
 
 def _plain(value: object) -> str:
@@ -139,7 +143,9 @@ def _answer_or_box(row: Row) -> str:
         return boxed
     value = value_of(row, "answer")
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    return str(int(value)) if whole and not isinstance(value, bool) else text_of(row, "answer")
+    if whole and not isinstance(value, bool):
+        return str(int(value))
+    return str(value) if isinstance(value, float) and math.isfinite(value) else text_of(row, "answer")
 
 
 FORMATS: dict[str, Format] = {

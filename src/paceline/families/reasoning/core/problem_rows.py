@@ -58,7 +58,7 @@ def rows(
     """Yield the rows of a local file, or of a data set of the hub as ``NAME@REVISION``.
 
     Args:
-        source: What to read.
+        source: What to read; a folder stands for all files in it that can be read, by their names' order.
         config: Part of a data set of the hub, where it has several.
         split: Its split; None takes ``test``, or else ``train``.
         skip: Is told of each row that is none, which is left out where it returns.
@@ -71,12 +71,17 @@ def rows(
     if path.is_file():
         yield from _of_file(path, skip)
         return
+    if path.is_dir() and (files := _files_of(path)):
+        for file in files:
+            yield from _of_file(file, skip)
+        return
     name, _, revision = source.rpartition("@")
     if path.exists() or path.suffix in SUFFIXES or not (name and revision):
         raise UserError(
-            "it is a folder" if path.is_dir() else "there is no such file",
+            "the folder has no such file" if path.is_dir() else "there is no such file",
             where=source,
-            expected=f"a file ending in {', '.join(SUFFIXES)}, or a data set of the hub as NAME@REVISION",
+            expected=f"a file ending in {', '.join(SUFFIXES)}, a folder of such, or a data set of the hub as "
+            "NAME@REVISION",
             fix="name a file, or a data set with the commit or tag to read",
         )
     fix = (
@@ -85,6 +90,12 @@ def rows(
     )
     asked = ["hub", name, revision, config or "", split or ""]
     yield from _by_library(source, asked, "a network, or this revision in the hub's cache", fix)
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """Return the files of a folder that can be read, those of its folders too: MATH has a file for each problem."""
+    found = (path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+    return sorted(path for path in found if not any(part.startswith(".") for part in path.parts))
 
 
 def _of_file(path: Path, skip: Skip) -> Iterator[Row]:
@@ -117,8 +128,15 @@ def _of_lines(path: Path, skip: Skip) -> Iterator[Row]:
 
 
 def _of_json(path: Path, skip: Skip) -> Iterator[Row]:
-    """Yield the objects of one list; a file that is none is read as lines."""
+    """Yield the objects of one list, or the one object of a file; one that is neither is read as lines."""
     data = path.read_bytes()
+    try:
+        alone = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_unique)
+    except (ValueError, RecursionError):
+        alone = None
+    if isinstance(alone, dict):
+        yield Row(where=str(path), values=alone)
+        return
     if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
         yield from _of_lines(path, skip)
         return
@@ -134,7 +152,10 @@ def _of_json(path: Path, skip: Skip) -> Iterator[Row]:
 
 def _of_csv(path: Path, skip: Skip) -> Iterator[Row]:
     text = _text(path.read_bytes(), str(path))
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    first = text.partition("\n")[0]
+    # Programs for tables write semicolons where the comma is the decimal sign.
+    mark = next((one for one in (",", ";", "\t") if one in first), ",")
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=mark)
     try:
         names = next(reader, [])
         line = reader.line_num + 1
@@ -154,7 +175,7 @@ def _of_csv(path: Path, skip: Skip) -> Iterator[Row]:
         raise UserError(
             f"it is no CSV: {error}",
             where=f"{path}:{reader.line_num}",
-            expected="cells separated by commas, with a line of names first",
+            expected="cells separated by commas, semicolons or tabs, with a line of names first",
             fix="write the file again by a program for tables",
         ) from error
 

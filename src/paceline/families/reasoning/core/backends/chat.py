@@ -25,6 +25,8 @@ from paceline.families.reasoning.core.backends.token_texts import entropy
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 THINKING = ("reasoning_content", "reasoning")
 """Fields of a message in which servers put thinking: vLLM, SGLang and DeepSeek; OpenRouter and newer vLLM."""
+NEVER_LEFT = ("ConnectError", "ConnectTimeout", "PoolTimeout")
+"""Errors of the HTTP library before a request is sent."""
 AGAIN = (408, 409, 429)
 """Statuses below 500 after which the same request may succeed."""
 
@@ -64,13 +66,23 @@ class ChatError(Exception):
     Args:
         what: In one line, without the key.
         status: The server's; None where none came.
-        again: Whether the same request may succeed later, and was not worked on now.
+        again: Whether the same request may succeed later.
+        unknown: Whether the server may have worked on it, and nobody here knows what that cost.
         pause_s: What the server asks to wait before; None where it does not say.
     """
 
-    def __init__(self, what: str, *, status: int | None, again: bool, pause_s: float | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        status: int | None,
+        again: bool,
+        unknown: bool = False,
+        pause_s: float | None = None,
+    ) -> None:
         super().__init__(what)
         self.what, self.status, self.again, self.pause_s = what, status, again, pause_s
+        self.unknown = unknown
 
 
 class ChatClient:
@@ -79,7 +91,7 @@ class ChatClient:
     Args:
         url: The address below which ``/chat/completions`` lies.
         interface: ``chat`` or ``completions``.
-        timeout_s: Of a whole request.
+        timeout_s: To connect, and until the next byte of an answer, which comes whole.
         tags: What thinking begins and ends with in a text, beside the usual marks.
 
     Raises:
@@ -131,26 +143,38 @@ class ChatClient:
             )
         except self._library.APIStatusError as error:
             failure = self._refused(error)
-        except self._library.APITimeoutError:
-            # The server may be at work on it still: sent again, it would be paid twice.
-            failure = ChatError("no answer within the time limit", status=None, again=False)
-        except self._library.APIConnectionError as error:
-            cause = error.__cause__ or error
-            failure = ChatError(
-                f"no connection: {said(str(cause), self._key)} ({type(cause).__name__})",
-                status=None,
-                again=True,
-            )
+        except self._library.APIConnectionError as error:  # of which a time that is up is one
+            failure = self._broken(error)
         except (self._library.APIError, ValueError) as error:
-            failure = ChatError(f"no JSON: {said(str(error), self._key)}", status=None, again=False)
+            failure = ChatError(
+                f"no JSON: {said(str(error), self._key)}", status=None, again=False, unknown=True
+            )
         else:
             try:
                 return read_answer(found, time.perf_counter() - begun, self._tags)
             except (AttributeError, KeyError, TypeError, IndexError, ValueError) as error:
                 failure = ChatError(
-                    f"the server answers otherwise: {said(str(error), self._key)}", status=200, again=False
+                    f"the server answers otherwise: {said(str(error), self._key)}",
+                    status=200,
+                    again=False,
+                    unknown=True,
                 )
         raise failure  # here, without the library's errors, which hold the request with its key
+
+    def _broken(self, error: Any) -> ChatError:
+        """Return the error of a request without an answer: one that never left may be sent again."""
+        cause = error.__cause__ or error
+        left = type(cause).__name__ not in NEVER_LEFT
+        if isinstance(error, self._library.APITimeoutError) and left:
+            # The server may be at work on it still: sent again, it would be paid twice.
+            return ChatError("no answer within the time limit", status=None, again=False, unknown=True)
+        what = "the connection broke" if left else "no connection"
+        return ChatError(
+            f"{what}: {said(str(cause), self._key)} ({type(cause).__name__})",
+            status=None,
+            again=True,
+            unknown=left,
+        )
 
     def _refused(self, error: Any) -> ChatError:
         status = int(error.status_code)
@@ -249,11 +273,9 @@ def split_thinking(text: str, tags: tuple[str, str] | None = None) -> tuple[str,
 
 def _choice(one: Mapping[str, Any], tags: tuple[str, str] | None) -> Choice:
     message = one.get("message") or {}
-    text = message.get("content") if "message" in one else one["text"]
-    if text is not None and not isinstance(text, str):
-        raise ValueError(f"a text is {type(text).__name__}")
-    thinking = next((message[name] for name in THINKING if isinstance(message.get(name), str)), "")
-    inline, answer = split_thinking(text or "", tags)
+    text, parts = _texts(message.get("content") if "message" in one else one["text"])
+    thinking = next((message[name] for name in THINKING if isinstance(message.get(name), str)), parts)
+    inline, answer = split_thinking(text, tags)
     pieces, logprobs, entropies = _measured(one.get("logprobs"))
     return Choice(
         text=answer,
@@ -264,6 +286,19 @@ def _choice(one: Mapping[str, Any], tags: tuple[str, str] | None) -> Choice:
         logprobs=logprobs,
         entropies=entropies,
     )
+
+
+def _texts(content: Any) -> tuple[str, str]:
+    """Return the text and the thinking of a message's content: a text, or parts as Mistral's models have them."""
+    if content is None or isinstance(content, str):
+        return content or "", ""
+    if not isinstance(content, list):
+        raise ValueError(f"a text is {type(content).__name__}")
+    text, thinking = "", ""
+    for part in content:
+        text += _texts(part.get("text"))[0]
+        thinking += _texts(part.get("thinking"))[0]
+    return text, thinking
 
 
 def _measured(given: Any) -> tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]:

@@ -116,6 +116,11 @@ class TransformersModel:
         """Memory of the keys and values."""
         return self._cache.size_bytes
 
+    @property
+    def has_template(self) -> bool:
+        """Tell whether its tokenizer has a template of chats."""
+        return self._tokenizer.chat_template is not None
+
     def encode(self, text: str) -> tuple[int, ...]:
         """Return a text's tokens and nothing else: no beginning, no end."""
         return tuple(self._tokenizer.encode(text, add_special_tokens=False))
