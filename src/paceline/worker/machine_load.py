@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paceline.base.counting import number_of
+
 PROC = Path("/proc")
 SHORTEST_S = 0.3
 """The kernel counts in ticks of a hundredth of a second: of less time they tell nothing."""
@@ -169,7 +171,9 @@ def who(load: Mapping[str, Any]) -> str:
         said.append(f"the host gave {load['stolen']:.0%} of the time to other guests")
     if load["others_cores"] > max(MOST_OTHERS, MOST_OTHERS_SHARE * load["cores"]):
         names = ", ".join(dict.fromkeys(process["name"] for process in load["processes"]))
-        said.append(f"{names or 'other processes'} took {load['others_cores']:.1f} of {load['cores']} cores")
+        said.append(
+            f"{names or 'other processes'} took {load['others_cores']:.1f} of {number_of(load['cores'], 'core')}"
+        )
     return "; ".join(said) or "nobody"
 
 
