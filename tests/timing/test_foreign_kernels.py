@@ -117,6 +117,73 @@ def test_an_honest_kernel_passes(name: str, found: dict[str, ConformanceResult])
     assert (found[name].status, found[name].reason) == ("ok", None)
 
 
+TWO_RESULTS = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(features))
+
+    def forward(self, x, y):
+        z = torch.tanh(x + y) * self.scale
+        return z, z.argmax(dim=1)
+
+
+def get_inputs():
+    return [torch.randn(64, 128), torch.randn(64, 128)]
+
+
+def get_init_inputs():
+    return [128]
+"""
+SOLVES_TWO = """
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(features))
+
+    def forward(self, x, y):
+        z = torch.add(x, y).tanh_().mul_(self.scale)
+        return RETURNED
+"""
+RETURNED = {
+    "a-tuple": ("z, z.max(dim=1).indices", "ok", None),
+    "a-list": ("[z, z.argmax(dim=1)]", "ok", None),
+    "one-alone": ("z", "incorrect", "returned 1 output, the reference 2"),
+    "other-indices": ("z, z.argmin(dim=1)", "incorrect", "64 of 64 elements of output 1 differ"),
+    "numbers-for-indices": (
+        "z, z.argmax(dim=1).float()",
+        "incorrect",
+        "output 1 is of torch.float32, not torch.int64",
+    ),
+    "the-other-weights": (
+        "z / self.scale, z.argmax(dim=1)",
+        "incorrect",
+        "of output 0 are outside the bound",
+    ),
+}
+"""Name → what is returned, the status, and the reason."""
+
+
+def test_of_several_results_each_is_judged_and_indices_exactly(tmp_path: Path) -> None:
+    reference = tmp_path / "two.py"
+    reference.write_text(TWO_RESULTS)
+    paths = [tmp_path / f"{name}.py" for name in RETURNED]
+    for path in paths:
+        path.write_text(SOLVES_TWO.replace("RETURNED", RETURNED[path.stem][0]))
+    found = results(read_candidates(reference, paths, None), tmp_path)
+    for name, (_, status, reason) in RETURNED.items():
+        assert found[name].status == status, found[name].reason
+        assert reason is None or reason in (found[name].reason or "")
+
+
 DEFINITION = {
     "name": "scaled_add",
     "axes": {"M": {"type": "var"}, "N": {"type": "const", "value": 48}},
@@ -134,6 +201,18 @@ WORKLOADS = [
         "a": {"type": "random"}, "b": {"type": "random"}, "scale": {"type": "scalar", "value": 0.5}}}}
     for m in (7, 64)
 ]  # fmt: skip
+
+
+FLASHINFER_WRONG = {
+    "plain": "def run(a, b, scale):\n    return a + b\n",
+    "zeros": "import torch\n\ndef run(a, b, scale):\n    return torch.zeros_like(a)\n",
+    "returns_an_input": "def run(a, b, scale):\n    return a\n",
+    "by_address": "KEPT = {}\n\ndef run(a, b, scale):\n"
+    "    return KEPT.setdefault(a.data_ptr(), a + b * scale)\n",
+    "in_place": "def run(a, b, scale):\n    return a.add_(b, alpha=scale)\n",
+    "fills_nothing": "def run(a, b, scale, c):\n    return None\n",
+}
+"""Name → what fools a benchmark of flashinfer-bench's layout."""
 
 
 def flashinfer_solution(name: str, text: str, **spec: object) -> dict[str, object]:
@@ -155,6 +234,7 @@ def test_solutions_of_flashinfer_bench_are_judged_at_every_workload(tmp_path: Pa
                 "import torch\n\ndef run(a, b, scale, c):\n    torch.add(a, b, alpha=scale, out=c)\n",
             )
         ),
+        "fills_too.py": "import torch\n\ndef run(a, b, scale, c):\n    torch.add(a, b, alpha=scale, out=c)\n",
         "returns.json": json.dumps(
             flashinfer_solution(
                 "returns",
@@ -162,11 +242,11 @@ def test_solutions_of_flashinfer_bench_are_judged_at_every_workload(tmp_path: Pa
                 destination_passing_style=False,
             )
         ),
-        "plain.py": "def run(a, b, scale):\n    return a + b\n",
+        **{f"{name}.py": text for name, text in FLASHINFER_WRONG.items()},
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    solutions = [tmp_path / name for name in ("fills.json", "returns.json", "plain.py")]
+    solutions = [tmp_path / name for name in files if name not in ("definition.json", "workloads.jsonl")]
     compared = read_candidates(tmp_path / "definition.json", solutions, tmp_path / "workloads.jsonl")
     assert compared.num_workloads == 2
     suite = suite_of(compared, dtype="float32", threads=1, margin=None, timeout="60s") | {
@@ -177,8 +257,10 @@ def test_solutions_of_flashinfer_bench_are_judged_at_every_workload(tmp_path: Pa
     statuses = {(m.label, m.params["workload"]): m.status for m in record.measurements}
     for workload in (0, 1):
         assert statuses["reference", workload] == "ok"
-        assert statuses["fills", workload] == statuses["returns", workload] == "ok"
-        assert statuses["plain", workload] == "incorrect"
+        for name in ("fills", "fills-too", "returns"):
+            assert statuses[name, workload] == "ok", name
+        for name in FLASHINFER_WRONG:
+            assert statuses[name.replace("_", "-"), workload] == "incorrect", name
     told = {(m.correctness or {})["oracle"] for m in record.measurements if "oracle" in (m.correctness or {})}
     assert told == {
         "the reference's own result, within 0.0001 absolute and relative: it cannot be computed in float64"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import struct
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -113,6 +115,29 @@ def test_a_latex_table_has_the_cells_and_verdicts_of_the_terminals(record: RunRe
         assert text.count(rf"\{rule}") == len(tables)
     rows = text.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {len(tables[0].headers) - 1}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("standalone", [True, False])
+def test_pdflatex_compiles_what_is_written(record: RunRecord, standalone: bool, tmp_path: Path) -> None:
+    program = shutil.which("pdflatex")
+    if program is None:
+        pytest.skip("pdflatex is not installed: apt-get install texlive-latex-recommended")
+    points = points_of(record)
+    (tmp_path / "results.tex").write_text(
+        latex_document(suite_tables(points, compare_points(points)), ["run"], standalone=standalone)
+    )
+    (tmp_path / "paper.tex").write_text(
+        "\\documentclass{article}\\usepackage{booktabs}\\usepackage{graphicx}\\begin{document}"
+        "\\input{results}\\end{document}"
+    )
+    file = "results.tex" if standalone else "paper.tex"
+    done = subprocess.run(
+        [program, "-interaction=nonstopmode", "-halt-on-error", file],
+        cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout
 
 
 def test_a_cell_that_begins_with_a_bracket_is_no_argument_of_the_row_before_it() -> None:

@@ -62,6 +62,39 @@ def test_a_program_ends_with_its_code_its_time_and_what_it_printed(client: Clien
     assert run(client, "sh", "-c", "kill -9 $$").how_ended() == "was killed by signal 9 and printed nothing"
 
 
+TORCHRUN = """
+*****************************************
+Setting OMP_NUM_THREADS environment variable for each process to be 1 in default
+*****************************************
+{said}E1129 08:53:45.852000 11412 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1)
+Traceback (most recent call last):
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+bad.py FAILED
+============================================================
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("Traceback (most recent call last):\nKeyError: 'x'\n", ": KeyError: 'x'"),
+        ("", " and printed nothing"),
+    ],
+)
+def test_what_a_rank_said_is_quoted_and_not_what_torchrun_says_of_it(
+    client: Client, said: str, words: str
+) -> None:
+    text = TORCHRUN.format(said=said)
+    ran = python(client, f"import sys; sys.stderr.write({text!r}); sys.exit(1)")
+    assert ran.how_ended() == f"exited with 1{words}"
+    assert "ChildFailedError" in ran.detail()
+
+
+def test_the_last_line_that_says_something_is_quoted(client: Client) -> None:
+    assert python(client, "print('wrong'); print('-' * 9); raise SystemExit(2)").last_words() == ": wrong"
+
+
 def test_wall_time_is_that_of_the_process(client: Client) -> None:
     before_ns = time.monotonic_ns()
     ran = run(client, "sleep", "0.2")

@@ -14,7 +14,7 @@ from paceline.spec.content import find_runner
 from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
 from paceline.spec.suite_file import load_suite
-from paceline.workflows.commands import Asked, require_programs, suite_of, write_suite
+from paceline.workflows.commands import Asked, require_programs, suite_of, unseen_threads, write_suite
 
 
 def labels(*commands: str, **more: Any) -> list[str]:
@@ -112,4 +112,22 @@ def test_a_program_that_is_not_there_is_an_error_before_anything_is_measured(tmp
     (tmp_path / "tool").chmod(0o755)
     require_programs(Asked(commands=["./tool"], folder=str(tmp_path)))
     require_programs(Asked(commands=["tool"], variables=[f"PATH={tmp_path}"]))
-    require_programs(Asked(commands=["train.py"], torchrun=2))
+
+
+def test_a_script_of_torchrun_that_is_not_there_is_an_error_before_anything_is_measured(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "here.py").touch()
+    asked = {"torchrun": 2, "folder": str(tmp_path)}
+    require_programs(Asked(commands=["here.py --steps 3"], **asked))  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"there is no script 'gone\.py'"):
+        require_programs(Asked(commands=["here.py", "gone.py"], **asked))  # type: ignore[arg-type]
+
+
+def test_numbers_of_threads_that_commands_do_not_see_are_named() -> None:
+    shell = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "2", "MKL_NUM_THREADS": "2", "HOME": "/root"}
+    asked = Asked(commands=["true"], variables=["OPENBLAS_NUM_THREADS=2"])
+    assert unseen_threads(asked, shell) == [
+        "OMP_NUM_THREADS"
+    ]  # MKL's is handed on, and OpenBLAS's was asked for
+    assert unseen_threads(asked, {"HOME": "/root"}) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from statistics import median
@@ -33,6 +34,7 @@ from paceline.workflows.commands import (
     require_programs,
     shell_starts,
     suite_of,
+    unseen_threads,
     write_suite,
 )
 from paceline.workflows.running import earlier_runs, exit_code, perform, prepare
@@ -121,6 +123,8 @@ def time_command(
     suite = suite_of(asked)
     if load_runner(content.find_runner(runner)).model.driver == "local":
         require_programs(asked)
+    for name in unseen_threads(asked, os.environ):
+        warn(f"the commands do not see this shell's {name}; --env={name}={os.environ[name]} hands it on")
     store = results or default_results()
     path = write_suite(store, suite)
     prepared = prepare(

@@ -19,14 +19,17 @@ from paceline.base.family import load_family
 from paceline.base.technique import NAME_RULE, valid_name
 from paceline.base.units import parse_duration
 from paceline.families.programs.api.program import GIVEN, command_words, variables
+from paceline.families.programs.core.client import OF_RANKS
 from paceline.families.programs.core.reported import full_name, place_of
 from paceline.records.storage import storage_errors
 from paceline.records.store import RunRecord
 from paceline.spec.plan import digest
+from paceline.worker.host import allowed_environment
 
 FAMILY = "programs"
 LONGEST_LABEL = 32
 LAUNCHES = "5..60"
+NUM_THREADS = "_NUM_THREADS"
 SECONDS_A_LAUNCH = 0.5
 """Of timed runs. Commands that take longer are run twice in each launch."""
 
@@ -124,7 +127,15 @@ def require_programs(asked: Asked) -> None:
     path = variables(" ".join(map(_assignment, asked.variables))).get("PATH", os.environ.get("PATH"))
     for command in (*asked.commands, *([asked.check] if asked.check else [])):
         name = _words(command, "COMMANDS")[0]
-        if GIVEN in command.split()[0] or (asked.torchrun and name.endswith(".py")):
+        if GIVEN in command.split()[0]:
+            continue
+        if asked.torchrun and name.endswith(".py") and command in asked.commands:
+            if not (folder / name).is_file():
+                raise UserError(
+                    f"there is no script '{name}'",
+                    where="COMMANDS",
+                    expected=f"a file below {folder.resolve()}",
+                )
             continue
         if shutil.which(str(folder / name) if "/" in name else name, path=path) is None:
             raise UserError(
@@ -133,6 +144,19 @@ def require_programs(asked: Asked) -> None:
                 expected="a program on PATH, or a path with a slash, each command quoted as one word",
                 fix="with --shell, /bin/sh runs the command: functions of the shell, pipes and '&&' need it",
             )
+
+
+def unseen_threads(asked: Asked, environment: Mapping[str, str]) -> list[str]:
+    """Return the shell's variables that say how many threads a program takes, which no program of a suite sees.
+
+    Whoever has set one compares with times that were taken under it.
+    """
+    handed_on = {*set(allowed_environment(dict(environment))) - OF_RANKS, *_names(asked.variables)}
+    return sorted(name for name in environment if name.endswith(NUM_THREADS) and name not in handed_on)
+
+
+def _names(variables: Sequence[str]) -> set[str]:
+    return {text.partition("=")[0] for text in variables}
 
 
 def missing(record: RunRecord) -> list[str]:

@@ -273,7 +273,7 @@ def _flashinfer_solution(path: Path, definition: Mapping[str, Any]) -> tuple[Pat
     if path.suffix != ".json":
         text, tree = _source(path)
         _require(path, tree, ("run",), "a function run, as the definition's (flashinfer-bench)")
-        return path, text, "run", False
+        return path, text, "run", _takes_outputs(tree, "run", definition)
     solution = _json(path)
     if solution.get("definition") != definition.get("name"):
         raise UserError(
@@ -303,16 +303,19 @@ def _flashinfer_solution(path: Path, definition: Mapping[str, Any]) -> tuple[Pat
     _require(path, tree, (function,), f"a function {function} in {file}")
     fills = spec.get("destination_passing_style")
     if fills is None:  # older solutions do not say: those that take the outputs too fill them
-        num_outputs = len(definition["outputs"])
-        fills = _num_arguments(tree, function) == len(definition["inputs"]) + num_outputs
+        fills = _takes_outputs(tree, function, definition)
     return path, main, function, bool(fills)
 
 
-def _num_arguments(tree: ast.Module, name: str) -> int | None:
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            return len(node.args.posonlyargs) + len(node.args.args)
-    return None
+def _takes_outputs(tree: ast.Module, name: str, definition: Mapping[str, Any]) -> bool:
+    """Tell whether a function has arguments for the outputs behind those for the inputs."""
+    count = len(definition["inputs"]) + len(definition["outputs"])
+    return any(
+        isinstance(node, ast.FunctionDef)
+        and node.name == name
+        and len(node.args.posonlyargs) + len(node.args.args) == count
+        for node in tree.body
+    )
 
 
 # --- files

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from paceline.base.counting import number_of
 from paceline.families.kernels.api.problem import Problem
 from paceline.worker.session import CaseError
 
@@ -114,7 +115,9 @@ class ModuleKernel:
             return
         found = outputs_of(called(self._called, self._pattern, inputs))
         if len(found) != len(outputs):
-            raise CaseError("incorrect", f"returned {len(found)} outputs, the reference {len(outputs)}")
+            raise CaseError(
+                "incorrect", f"returned {number_of(len(found), 'output')}, the reference {len(outputs)}"
+            )
         for number, (value, target, wanted) in enumerate(zip(found, outputs, self._outputs, strict=True)):
             problem = _strange(value, target, wanted)
             if problem is not None:

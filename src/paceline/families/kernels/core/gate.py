@@ -56,6 +56,6 @@ def _prove(point: Point, process: TimingProcess, seeds: Sequence[int], magnitude
             checks += 1
             if reason is not None:
                 facts = ", ".join(f"{k} {v}" for k, v in point.shape_facts().items())
-                raise CaseError("incorrect", f"{facts}, magnitude {magnitudes[number]:g}: {reason}")
+                raise CaseError("incorrect", f"{reason} ({facts}, magnitude {magnitudes[number]:g})")
     region.region.close()
     return checks

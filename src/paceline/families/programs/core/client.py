@@ -22,6 +22,9 @@ from paceline.worker.session import CaseError
 SIGN_OF_LIFE_S = 1.0
 LAST_WORDS = 200
 """Characters of what a program printed last that a failure's reason quotes."""
+ADVICE_OF_TORCHRUN = "Setting OMP_NUM_THREADS environment variable for each process"
+REPORT_OF_TORCHRUN = "torch/distributed/elastic/multiprocessing/api.py:"
+"""Stands in the first line that torchrun's agent prints once a rank has failed; what ranks print comes before it."""
 DETAIL = 4000
 """Characters of its output that a failure keeps."""
 OF_RANKS = frozenset(
@@ -53,8 +56,8 @@ class Ran:
 
     def last_words(self) -> str:
         """Quote what it printed last, its errors before its output."""
-        lines = (self.errors.strip() or self.output.strip()).splitlines()
-        return f": {lines[-1].strip()[:LAST_WORDS]}" if lines else " and printed nothing"
+        lines = _own_words(self.errors) or _own_words(self.output)
+        return f": {lines[-1][:LAST_WORDS]}" if lines else " and printed nothing"
 
     def detail(self) -> str:
         """Return the end of what it printed."""
@@ -64,6 +67,14 @@ class Ran:
         """Say how it ended, with what it printed last."""
         how = f"was killed by signal {-self.code}" if self.code < 0 else f"exited with {self.code}"
         return f"{how}{self.last_words()}"
+
+
+def _own_words(text: str) -> list[str]:
+    """Return the lines that say something, without torchrun's report of the ranks that failed: it names no cause."""
+    lines = [line.strip() for line in text.splitlines() if any(map(str.isalnum, line))]
+    lines = [line for line in lines if not line.startswith(ADVICE_OF_TORCHRUN)]
+    report = next((number for number, line in enumerate(lines) if REPORT_OF_TORCHRUN in line), len(lines))
+    return lines[:report]
 
 
 class Client:
