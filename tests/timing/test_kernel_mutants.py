@@ -65,7 +65,7 @@ EXPECTED: Mapping[str, tuple[str, str]] = {
     "statistics-of-some": ("incorrect", OUTSIDE),
     "sampled-keys": ("incorrect", OUTSIDE),
     "strongest-keys": ("incorrect", OUTSIDE),
-    "right-at-its-sizes": ("incorrect", r"k 1, m 1, n 1, .*" + OUTSIDE),
+    "right-at-its-sizes": ("incorrect", OUTSIDE + r" .*\(.*k 1, m 1, n 1"),
     "right-at-one-magnitude": ("incorrect", OUTSIDE),
     "right-at-first": ("incorrect", r"timed call: .*" + OUTSIDE),
     "previous-output": ("incorrect", OUTSIDE),
