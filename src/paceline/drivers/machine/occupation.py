@@ -99,7 +99,7 @@ def look_around(
                 f"this machine is not idle, and an idle one is demanded: {text}\n"
                 "  fix: end that work, or wait; idle: warn in the runner profile or the nightly file goes on"
             )
-        say(f"this machine is not idle, which widens intervals: {text}")
+        say(f"this machine is not idle, and launches that others disturb count for nothing: {text}")
     if found.limit:
         say(f"{found.limit}; such runs have a host class of their own")
     return {**found.facts(), "idle_demanded": demand_idle}
