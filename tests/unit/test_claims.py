@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from paceline.analysis.claims import (
     ledger,
     with_own_suites,
 )
+from paceline.records.record import Event
 from paceline.records.store import RunRecord
 from paceline.report.claimstext import claims_page
 from paceline.spec import content
@@ -121,6 +123,23 @@ def test_claims_of_a_suite_that_only_a_run_knows_are_evaluated() -> None:
     assert taken["version"] == 2
     foreign = factory.in_memory(factory.make_run(suites=[{**own, "family": "nobody's"}]), [])
     assert with_own_suites([], [foreign]) == []
+
+
+def test_a_run_in_which_others_took_the_machine_decides_no_claim() -> None:
+    found = record(0.5)
+    load = {"cores": 2, "others_cores": 1.0, "stolen": 0.0, "processes": [{"name": "stress"}]}
+    blocks = sorted({m.block for m in found.measurements})
+    events = tuple(
+        Event(
+            kind="launch_end",
+            at=found.run.started,
+            run_id=found.run_id,
+            data={"group": "g", "launch": n, "load": load, "disturbed": blocks},
+        )
+        for n in range(5)
+    )
+    told = verdict({"ratio_at_most": 0.8}, replace(found, events=events))
+    assert (told.verdict, told.reason) == ("inconclusive", "machine busy: stress took 1.0 of 2 cores")
 
 
 def test_one_launch_reproduces_nothing() -> None:

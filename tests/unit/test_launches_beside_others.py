@@ -11,12 +11,14 @@ import pytest
 import record_factory as factory
 
 from paceline.analysis.compare import compare_points
+from paceline.analysis.evidence import evidence
 from paceline.analysis.points import points_of
 from paceline.analysis.reproduction import judge_reproduction
 from paceline.analysis.trend import histories
 from paceline.base.family import load_family
 from paceline.records.record import Event
 from paceline.records.store import RunRecord
+from paceline.report.boards import select
 from paceline.report.shown import verdict_text
 from paceline.report.tables import suite_tables
 from paceline.stats.sequential import CORRECTION, design
@@ -136,6 +138,16 @@ def test_a_night_beside_others_is_no_night_of_a_trend() -> None:
     )
     assert len(found.nights) == 7 and [b.run_id for b in found.busy] == [nights[4].run_id]
     assert [b.why for b in found.left_out] == ["machine busy: stress took 1.0 of 2 cores"]
+
+
+def test_a_run_beside_others_replaces_no_other() -> None:
+    """It is newer, and has as many launches of committed code."""
+    quiet = record([0.80, 0.81, 0.80, 0.79, 0.80], [])
+    busy = record([1.4, 1.41, 1.4, 1.39, 1.4], range(5))
+    (old,), (new,) = points_of(quiet), points_of(busy)
+    assert new.run.run_id > old.run.run_id and max([old, new], key=evidence) is old
+    (board,) = select([quiet, busy]).boards
+    assert [p.run.run_id for p in board.points] == [quiet.run_id]
 
 
 def rule_of(looks: Sequence[int] = (3, 5, 8, 12), *, timed: bool) -> dict[str, Any]:

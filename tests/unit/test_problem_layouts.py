@@ -189,7 +189,7 @@ def test_fewer_questions_are_drawn_by_the_seed(tmp_path: Path) -> None:
 def test_a_folder_stands_for_its_files_as_math_is_published(tmp_path: Path) -> None:
     """The archive of MATH has a file for each problem, in a folder for each subject."""
     for place, (subject, answer) in enumerate((("algebra", "2"), ("algebra", "3"), ("geometry", "5"))):
-        folder = tmp_path / "MATH" / "test" / subject
+        folder = tmp_path / ".data" / "MATH" / "test" / subject
         folder.mkdir(parents=True, exist_ok=True)
         row = {
             "problem": f"P{place}",
@@ -198,14 +198,14 @@ def test_a_folder_stands_for_its_files_as_math_is_published(tmp_path: Path) -> N
             "solution": rf"So \boxed{{{answer}}}.",
         }
         (folder / f"{place}.json").write_text(json.dumps(row, indent=4))
-    (tmp_path / "MATH" / ".cache").mkdir()
-    (tmp_path / "MATH" / ".cache" / "x.json").write_text("{}")
-    (tmp_path / "MATH" / "README.md").write_text("no rows")
-    found = read("math-500", str(tmp_path / "MATH"))
+    (tmp_path / ".data" / "MATH" / ".cache").mkdir()
+    (tmp_path / ".data" / "MATH" / ".cache" / "x.json").write_text("{}")
+    (tmp_path / ".data" / "MATH" / "README.md").write_text("no rows")
+    found = read("math-500", str(tmp_path / ".data" / "MATH"))
     assert [(one.question, one.answer) for one in found] == [("P0", "2"), ("P1", "3"), ("P2", "5")]
-    (tmp_path / "MATH" / "test" / "geometry" / "2.json").write_text('{"problem": "P2"}')
+    (tmp_path / ".data" / "MATH" / "test" / "geometry" / "2.json").write_text('{"problem": "P2"}')
     with pytest.raises(UserError, match="the field is missing") as told:
-        read("math-500", str(tmp_path / "MATH"))
+        read("math-500", str(tmp_path / ".data" / "MATH"))
     assert "geometry/2.json" in str(told.value.where)
 
 

@@ -208,7 +208,7 @@ def _counting(points: Sequence[Point], metric: str, label: str, other: str | Non
         if cell is None or cell.contract_id == contract:
             same.setdefault(params_key(point), []).append(point)
 
-    def counts(point: Point) -> tuple[int, tuple[int, int, str]]:
+    def counts(point: Point) -> tuple[int, tuple[bool, int, int, str]]:
         tried = [side for side in (label, other) if side is not None and _tried(point, side, metric)]
         return len(tried), evidence(point)
 

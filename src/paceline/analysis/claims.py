@@ -252,6 +252,8 @@ def _deciding(
 
 
 def _few_launches(found: Found) -> str | None:
+    if found.estimate.busy:
+        return f"machine busy: {found.estimate.busy}"
     if found.estimate.num_launches < 2 and found.estimate.low is None:
         return "one launch gives no interval"
     if found.launches < LEADERBOARD_LAUNCHES:

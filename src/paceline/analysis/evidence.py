@@ -1,8 +1,8 @@
 """Which of several measurements of a point counts: boards show it, and claims are decided by it.
 
-The run of the better grade comes first, of those one with as many launches as the leaderboard asks for or more than
-others, and of those the newest. Points of another version of a suite, of another
-host class, runner or image never stand in for each other.
+A run in which others took the machine stands behind all others. Among the rest the run of the better grade comes first,
+of those one with as many launches as the leaderboard asks for or more than others, and of those the newest. Points of
+another version of a suite, of another host class, runner or image never stand in for each other.
 """
 
 from __future__ import annotations
@@ -49,10 +49,14 @@ def point_key(point: Point) -> PointKey:
     return (*place_of(point), params_key(point))
 
 
-def evidence(point: Point) -> tuple[int, int, str]:
-    """Return what decides between two measurements of a point: grade, launches up to the leaderboard's, time."""
+def evidence(point: Point) -> tuple[bool, int, int, str]:
+    """Return what decides between two measurements of a point: whether others took the machine, grade, launches, time.
+
+    Launches count up to as many as the leaderboard asks for.
+    """
     tried = {m.launch for found in point.failures.values() for m in found}
     for cell in point.cells.values():
         tried.update(cell.values)
     launches = min(len(tried), LEADERBOARD_LAUNCHES)
-    return "DCBA".index(grade_of(point.run, launches)), launches, point.run.run_id
+    quiet = not any(cell.busy for cell in point.cells.values())
+    return quiet, "DCBA".index(grade_of(point.run, launches)), launches, point.run.run_id

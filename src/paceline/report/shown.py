@@ -36,8 +36,9 @@ RANGE_MARK = "(range of "
 FEW_NOTE = "ranges are of launches; a verdict rests on their 95 % interval, which is wider"
 """Stands under tables with ranges, where a range without 1 can be inconclusive."""
 ONE_LAUNCH = "one launch"
-MACHINE_BUSY = "machine busy"
 """Verdict of a comparison that rests on one launch; in data it is ``inconclusive``."""
+MACHINE_BUSY = "machine busy"
+"""Verdict of a comparison that others' load leaves without one; in data it is ``inconclusive``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""Tables of results as plain rows, laid out for terminals (``report.terminal``) and written as Markdown by tabulate."""
+"""Tables of results as plain rows, laid out for terminals (``report.terminal``) and written as Markdown by tabulate.
+
+One module, since all of them say a number, an effect, a failure and a note in the same words: what stands below one
+table stands below the others.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,7 @@ from paceline.report.terminal import laid_out, terminal_width, wrapped
 
 HIDDEN_PARAMS = ("op",)
 MOST_BUSY = 2
+"""Ways in which others took the machine that stand under a table; each point's record has its own."""
 MAX_REASON = 60
 """Characters of a failure's reason in a table; the whole of it stands below or on the point's page."""
 FLAGS = {

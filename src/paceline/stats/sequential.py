@@ -47,8 +47,8 @@ More launches at the first look, or looks that are closer together, ask for less
 CORRECTION = 2.0
 """A difference ends a block's launches at the level over this.
 
-The report corrects for all of its comparisons (Benjamini and Hochberg 1995), which multiplies a p-value by at most this
-where half of them are differences.
+Reports correct for all comparisons of a suite's run (Benjamini and Hochberg 1995), which multiplies a p-value by at
+most this where half of them are differences.
 """
 
 

@@ -95,7 +95,7 @@ def rows(
 def _files_of(folder: Path) -> list[Path]:
     """Return the files of a folder that can be read, those of its folders too: MATH has a file for each problem."""
     found = (path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
-    return sorted(path for path in found if not any(part.startswith(".") for part in path.parts))
+    return sorted(p for p in found if not any(part.startswith(".") for part in p.relative_to(folder).parts))
 
 
 def _of_file(path: Path, skip: Skip) -> Iterator[Row]:
