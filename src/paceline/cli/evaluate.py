@@ -96,8 +96,18 @@ _problem_options = together(
         metavar="KIND",
         help="number, math or choice [default: as they look].",
     ),
-    click.option("--configuration", default=None, metavar="NAME,…", help="Parts of a data set of the hub."),
-    click.option("--split", default=None, metavar="NAME", help="Split of a data set of the hub."),
+    click.option(
+        "--configuration",
+        default=None,
+        metavar="NAME,…",
+        help="Parts of a data set of the hub, or of a folder laid out as one.",
+    ),
+    click.option(
+        "--split",
+        default=None,
+        metavar="NAME",
+        help="Split of a data set of the hub, or of a folder laid out as one.",
+    ),
     click.option(
         "--allow-partial",
         "partial",
