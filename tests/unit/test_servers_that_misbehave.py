@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 from evaluation_runs import lines, problems, run, sums
 
 from paceline.base.errors import UserError
+from paceline.families.reasoning.core.backends.chat import ChatClient, ChatError
 from paceline.workflows.evaluation.known_truth import KnownTruth
 
 VICTIM = 2
@@ -130,6 +134,39 @@ def test_an_answer_that_none_can_read_costs_its_question_alone(
     again = run(*asked(server, file, "--resume"))
     assert all(row.right for row in again.outcome.rows)
     assert again.outcome.totals.requests == server.received == 1 + 4 + 1
+
+
+class Blanks(BaseHTTPRequestHandler):
+    """Begins an answer, and keeps the connection alive by blanks until the client has left."""
+
+    def do_POST(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", "1000000")
+        self.end_headers()
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            try:
+                self.wfile.write(b" ")
+            except OSError:
+                return
+            time.sleep(0.02)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_blanks_that_keep_a_connection_alive_do_not_lengthen_a_request() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Blanks) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        client = ChatClient(f"http://127.0.0.1:{server.server_address[1]}/v1", timeout_s=1.0)
+        with pytest.raises(ChatError, match="no answer within the time limit") as told:
+            client.send({"model": "m", "messages": []}, "name")
+        client.close()
+        server.shutdown()
+    # The server may have worked on it: it is not sent again, and counts as never answered.
+    assert (told.value.again, told.value.unknown) == (False, True)
 
 
 CONTEXT = {

@@ -144,7 +144,7 @@ _run_options = together(
         "--timeout",
         default="10min",
         show_default=True,
-        help="To connect, and until the next bytes of an answer; its question has failed then.",
+        help="Of a request, until its answer is there whole; its question has failed then.",
     ),
     click.option(
         "--limit", default=None, metavar="requests=N,tokens=N", help="Most requests and tokens a minute."
