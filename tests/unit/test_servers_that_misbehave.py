@@ -16,6 +16,7 @@ from evaluation_runs import lines, problems, run, sums
 
 from paceline.base.errors import UserError
 from paceline.families.reasoning.core.backends.chat import ChatClient, ChatError
+from paceline.workflows.evaluation.figures import table
 from paceline.workflows.evaluation.known_truth import KnownTruth
 
 VICTIM = 2
@@ -327,3 +328,30 @@ def test_a_model_of_one_temperature_is_found_at_that_one(server: Misbehaving, fi
         *asked(server, file, "--temperature=1", f"--output={file.parent / 'b'}", methods="self-consistency")
     )
     assert all(row.right for row in done.outcome.rows)
+
+
+def test_a_refusal_of_what_extra_adds_names_it(server: Misbehaving, file: Path) -> None:
+    server.manners.before = lambda body, count: (500, "broken", {}) if "odd" in body else None
+    with pytest.raises(UserError, match="a plain request is refused") as told:
+        run(*asked(server, file, "--extra=odd=1", "--retries=0"))
+    assert told.value.fix == "see what the server says of odd, which --extra puts into every request"
+    assert all(row.right for row in run(*asked(server, file)).outcome.rows)
+
+
+def test_one_and_several_failures_are_told_in_their_number(file: Path) -> None:
+    def before(body: Mapping[str, Any], count: int) -> Any:
+        return (
+            (400, "no", {})
+            if any(f"Ann has {place + 2} apples" in json.dumps(body) for place in befallen)
+            else None
+        )
+
+    with Misbehaving(file) as server:
+        server.manners.before = before
+        for befallen, said in (
+            ([1], "1 failed, which counts nowhere"),
+            ([1, 2], "2 failed, which count nowhere"),
+        ):
+            arguments = [one for one in asked(server, file) if not one.startswith("--output")]
+            done = run(*arguments, f"--output={file.parent / str(len(befallen))}")
+            assert f"greedy: {said}" in table(done.outcome, None, "sums").render()
