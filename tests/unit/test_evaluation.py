@@ -181,7 +181,7 @@ def test_an_overlong_question_costs_itself_alone(server: KnownTruth, file: Path)
     assert sum(row.status == "answered" for row in done.outcome.rows) == 5 * 3
     assert "maximum context length" in done.outcome.rows[6].reason
     text = table(done.outcome, None, "sums").render(wide=True)
-    assert "1 failed, which count nowhere" in text
+    assert "1 failed, which counts nowhere" in text
     assert done.outcome.totals.failed == 2  # what one method was refused, another does not ask for again
     # What is mended is asked for by the next run, and nothing else is.
     server.manners.before = lambda body, count: None

@@ -246,15 +246,15 @@ def test_a_revision_of_the_hub_is_read_from_its_cache_by_the_formats_part_and_sp
     (found,) = read("gsm8k", f"someone/problems@{REVISION}")
     assert found.answer == "1234"
     said = message("gsm8k", f"someone/problems@{REVISION}", split="dev")
-    assert "it has no split 'dev'; there are: train, test" in said
+    assert "it has no split 'dev' in its configuration 'main'; there are: train, test" in said
     other = message("gsm8k", f"someone/problems@{REVISION[::-1]}")
     assert f"someone/problems@{REVISION[::-1]}: it cannot be read: " in other
     assert f"hf download --repo-type dataset --revision {REVISION[::-1]} someone/problems" in other
 
 
 def test_a_missing_library_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "datasets").mkdir()
-    (tmp_path / "datasets" / "__init__.py").write_text("raise ImportError\n")
+    (tmp_path / "pyarrow").mkdir()
+    (tmp_path / "pyarrow" / "__init__.py").write_text("raise ImportError\n")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
     (tmp_path / "a.parquet").write_bytes(b"")
     with pytest.raises(PrerequisiteError, match=r"pip install 'paceline\[hf\]'"):

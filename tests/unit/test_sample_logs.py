@@ -162,7 +162,7 @@ def zstd_archive(path: Path, rows: list[dict[str, Any]]) -> Path:
             name = f"samples/{row['id']}_epoch_{row['epoch']}.json"
             archive.writestr(name, data)
             packed[name] = len(data)
-        archive.writestr("header.json", "{}")
+        archive.writestr("header.json", '{"status": "success"}')
     raw = bytearray(path.read_bytes())
     # The method stands 8 bytes behind a local header's beginning, and 10 behind one of the directory.
     for mark, behind, at in ((b"PK\x03\x04", 8, 30), (b"PK\x01\x02", 10, 46)):

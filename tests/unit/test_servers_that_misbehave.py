@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,8 @@ import pytest
 from evaluation_runs import lines, problems, run, sums
 
 from paceline.base.errors import UserError
+from paceline.families.reasoning.core.backends.chat import ChatClient, ChatError
+from paceline.workflows.evaluation.figures import table
 from paceline.workflows.evaluation.known_truth import KnownTruth
 
 VICTIM = 2
@@ -130,6 +135,39 @@ def test_an_answer_that_none_can_read_costs_its_question_alone(
     again = run(*asked(server, file, "--resume"))
     assert all(row.right for row in again.outcome.rows)
     assert again.outcome.totals.requests == server.received == 1 + 4 + 1
+
+
+class Blanks(BaseHTTPRequestHandler):
+    """Begins an answer, and keeps the connection alive by blanks until the client has left."""
+
+    def do_POST(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", "1000000")
+        self.end_headers()
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            try:
+                self.wfile.write(b" ")
+            except OSError:
+                return
+            time.sleep(0.02)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_blanks_that_keep_a_connection_alive_do_not_lengthen_a_request() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Blanks) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        client = ChatClient(f"http://127.0.0.1:{server.server_address[1]}/v1", timeout_s=1.0)
+        with pytest.raises(ChatError, match="no answer within the time limit") as told:
+            client.send({"model": "m", "messages": []}, "name")
+        client.close()
+        server.shutdown()
+    # The server may have worked on it: it is not sent again, and counts as never answered.
+    assert (told.value.again, told.value.unknown) == (False, True)
 
 
 CONTEXT = {
@@ -290,3 +328,30 @@ def test_a_model_of_one_temperature_is_found_at_that_one(server: Misbehaving, fi
         *asked(server, file, "--temperature=1", f"--output={file.parent / 'b'}", methods="self-consistency")
     )
     assert all(row.right for row in done.outcome.rows)
+
+
+def test_a_refusal_of_what_extra_adds_names_it(server: Misbehaving, file: Path) -> None:
+    server.manners.before = lambda body, count: (500, "broken", {}) if "odd" in body else None
+    with pytest.raises(UserError, match="a plain request is refused") as told:
+        run(*asked(server, file, "--extra=odd=1", "--retries=0"))
+    assert told.value.fix == "see what the server says of odd, which --extra puts into every request"
+    assert all(row.right for row in run(*asked(server, file)).outcome.rows)
+
+
+def test_one_and_several_failures_are_told_in_their_number(file: Path) -> None:
+    def before(body: Mapping[str, Any], count: int) -> Any:
+        return (
+            (400, "no", {})
+            if any(f"Ann has {place + 2} apples" in json.dumps(body) for place in befallen)
+            else None
+        )
+
+    with Misbehaving(file) as server:
+        server.manners.before = before
+        for befallen, said in (
+            ([1], "1 failed, which counts nowhere"),
+            ([1, 2], "2 failed, which count nowhere"),
+        ):
+            arguments = [one for one in asked(server, file) if not one.startswith("--output")]
+            done = run(*arguments, f"--output={file.parent / str(len(befallen))}")
+            assert f"greedy: {said}" in table(done.outcome, None, "sums").render()

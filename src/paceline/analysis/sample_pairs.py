@@ -24,6 +24,8 @@ class Side:
     values: Mapping[str, float]
     """By item: the mean of its samples."""
     fields: Mapping[str, Mapping[str, Any]]
+    targets: Mapping[str, str]
+    """By item: what the log holds to be right; empty where it does not say."""
 
     @property
     def mean(self) -> float:
@@ -73,12 +75,14 @@ def side_of(log: SampleLog, metric: str | None) -> Side:
         )
     values: dict[str, list[float]] = defaultdict(list)
     fields: dict[str, Mapping[str, Any]] = {}
+    targets: dict[str, str] = {}
     for one in log.scored:
         if one.metric == chosen:
             values[one.item].append(one.value)
             fields[one.item] = one.fields
+            targets[one.item] = one.target
     means = {item: sum(each) / len(each) for item, each in values.items()}
-    return Side(name=log.name, tool=log.tool, metric=chosen, values=means, fields=fields)
+    return Side(name=log.name, tool=log.tool, metric=chosen, values=means, fields=fields, targets=targets)
 
 
 def compare_samples(
@@ -92,7 +96,7 @@ def compare_samples(
         partial: Compare what both have where they have not the same items.
 
     Raises:
-        UserError: They have not the same items, or an item lacks the field.
+        UserError: They have not the same items, an item has two right answers, or one lacks the field.
     """
     first, *others = sides
     pairs = [_pair(first, other, cluster, partial) for other in others]
@@ -125,6 +129,7 @@ def _pair(first: Side, other: Side, cluster: str | None, partial: bool) -> Sampl
             if common
             else "name logs of one task and one data set",
         )
+    _refuse_other_targets(first, other, common)
     left, right = ([side.values[item] for item in common] for side in (other, first))
     groups = [_cluster(first, item, cluster) for item in common]
     won, lost = (
@@ -142,6 +147,31 @@ def _pair(first: Side, other: Side, cluster: str | None, partial: bool) -> Sampl
         only_first=only_first,
         only_other=only_other,
     )
+
+
+def _refuse_other_targets(first: Side, other: Side, common: Sequence[str]) -> None:
+    """Refuse items that only share a name: data sets whose items are numbered have the same numbers.
+
+    Raises:
+        UserError: Two logs hold another answer of an item to be right.
+    """
+    unlike = [
+        item
+        for item in common
+        if first.tool == other.tool
+        and first.targets[item]
+        and other.targets[item]
+        and first.targets[item] != other.targets[item]
+    ]
+    if unlike:
+        item = unlike[0]
+        raise UserError(
+            f"{number_of(len(unlike), 'item has', 'items have')} another right answer than in {first.name}: of item "
+            f"{item}, {other.targets[item]:.60} and {first.targets[item]:.60}",
+            where=other.name,
+            expected="logs of the same items",
+            fix="name logs of one data set in one version",
+        )
 
 
 def _cluster(side: Side, item: str, field: str | None) -> str:

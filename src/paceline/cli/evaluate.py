@@ -96,8 +96,18 @@ _problem_options = together(
         metavar="KIND",
         help="number, math or choice [default: as they look].",
     ),
-    click.option("--configuration", default=None, metavar="NAME,…", help="Parts of a data set of the hub."),
-    click.option("--split", default=None, metavar="NAME", help="Split of a data set of the hub."),
+    click.option(
+        "--configuration",
+        default=None,
+        metavar="NAME,…",
+        help="Parts of a data set of the hub, or of a folder laid out as one.",
+    ),
+    click.option(
+        "--split",
+        default=None,
+        metavar="NAME",
+        help="Split of a data set of the hub, or of a folder laid out as one.",
+    ),
     click.option(
         "--allow-partial",
         "partial",
@@ -134,7 +144,7 @@ _run_options = together(
         "--timeout",
         default="10min",
         show_default=True,
-        help="To connect, and until the next bytes of an answer; its question has failed then.",
+        help="Of a request, until its answer is there whole; its question has failed then.",
     ),
     click.option(
         "--limit", default=None, metavar="requests=N,tokens=N", help="Most requests and tokens a minute."

@@ -24,7 +24,12 @@ from paceline.report.tables import Table
 @click.option(
     "--cluster", default=None, metavar="FIELD", help="Items with an equal field share what makes them hard."
 )
-@click.option("--allow-partial", "partial", is_flag=True, help="Compare the items that both have.")
+@click.option(
+    "--allow-partial",
+    "partial",
+    is_flag=True,
+    help="Compare the items that both have, of runs that did not end too.",
+)
 @wide_option
 @json_option
 def samples(
@@ -39,7 +44,7 @@ def samples(
         raise UserError(
             "one log alone", where="LOG", expected="two or more", fix=f"paceline samples {logs[0]} OTHER"
         )
-    sides = [side_of(read_log(name), metric) for name in logs]
+    sides = [side_of(read_log(name, partial=partial), metric) for name in logs]
     pairs = compare_samples(sides, cluster=cluster, partial=partial)
     if as_json:
         print_json(_plain(sides, pairs))

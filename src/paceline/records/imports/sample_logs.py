@@ -44,6 +44,10 @@ class Scored:
     value: float
     fields: Mapping[str, Any]
     """What the log says of the item, for clusters."""
+    sample: str = ""
+    """Which of the item's samples: epoch of inspect_ai, number of the row that has the item's text elsewhere."""
+    target: str = ""
+    """What the log holds to be right, where an item's name does not say which question it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +59,19 @@ class SampleLog:
     scored: tuple[Scored, ...]
 
 
-def read_log(name: str) -> SampleLog:
+def read_log(name: str, *, partial: bool = False) -> SampleLog:
     """Return what a log holds; ``PATH#VARIANT`` keeps one filter, scorer or method of it.
 
+    Args:
+        name: A file or folder, and a variant.
+        partial: Take a log of inspect_ai whose run did not end.
+
     Raises:
-        UserError: It is no log, or has no such variant.
+        UserError: It is no log, has no such variant or a sample twice, or its run did not end.
     """
     path, _, variant = (name, "", "") if Path(name).exists() else name.rpartition("#")
     paths = _files(Path(path or name))
-    read = [_read(one) for one in paths]
+    read = [_read(one, partial) for one in paths]
     tools = {tool for tool, _ in read}
     if len(tools) > 1:
         raise UserError(
@@ -80,7 +88,28 @@ def read_log(name: str) -> SampleLog:
             expected=f"one of: {', '.join(known)}" if known else EXPECTED,
             fix=f"{path or name}#{known[0]}" if known else "write the log with its samples",
         )
+    _refuse_twice(name, scored)
     return SampleLog(name=name, tool=tools.pop(), scored=scored)
+
+
+def _refuse_twice(name: str, scored: Sequence[Scored]) -> None:
+    """Refuse a log with one sample in two rows: a mean of both would be nobody's score.
+
+    Raises:
+        UserError: There is one.
+    """
+    seen: set[tuple[str, str, str, str]] = set()
+    for one in scored:
+        key = (one.item, one.metric, one.variant, one.sample)
+        if key in seen:
+            of = f", sample {one.sample}," if one.sample else ""
+            raise UserError(
+                f"item {one.item}{of} is there twice under {one.metric}",
+                where=name,
+                expected="each sample of an item once",
+                fix="name the log of one run, as its tool wrote it",
+            )
+        seen.add(key)
 
 
 def _files(path: Path) -> list[Path]:
@@ -113,17 +142,17 @@ def _is_inspect(path: Path) -> bool:
         return b'"eval"' in file.read(4096)
 
 
-def _read(path: Path) -> tuple[str, list[Scored]]:
+def _read(path: Path, partial: bool) -> tuple[str, list[Scored]]:
     try:
         if path.suffix == ".parquet":
             return "lighteval", list(_lighteval(path))
         if path.suffix == ".eval":
-            return "inspect_ai", [s for one in _archived(path) for s in _inspected(one)]
+            return "inspect_ai", [s for one in _archived(path, partial) for s in _inspected(one)]
         if path.suffix == ".json":
-            return "inspect_ai", [
-                s for one in json.loads(path.read_bytes())["samples"] for s in _inspected(one)
-            ]
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+            log = json.loads(path.read_bytes())
+            _refuse_unended(path, log.get("status"), partial)
+            return "inspect_ai", [s for one in log["samples"] for s in _inspected(one)]
+        rows = list(_lines(path))
         if rows and "method" in rows[0]:
             return "paceline", [one for row in rows for one in _own(row)]
         return "lm-evaluation-harness", [one for row in rows for one in _lm_eval(row, path)]
@@ -144,6 +173,32 @@ def _read(path: Path) -> tuple[str, list[Scored]]:
         ) from error
 
 
+def _lines(path: Path) -> Iterator[Any]:
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.strip():
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise ValueError(
+                    f"line {number} is no JSON, as of a log that was cut off: {error}"
+                ) from error
+
+
+def _refuse_unended(path: Path, status: str | None, partial: bool) -> None:
+    """Refuse a log of inspect_ai whose run did not end.
+
+    Raises:
+        UserError: It did not, and parts are not asked for.
+    """
+    if status != "success" and not partial:
+        raise UserError(
+            f"the run that wrote it did not end: its status is {status or 'none, as after a kill'}",
+            where=str(path),
+            expected="a log with the status success",
+            fix=f"inspect eval-retry {path}; or --allow-partial compares the items that are there",
+        )
+
+
 def _own(row: Mapping[str, Any]) -> Iterator[Scored]:
     if row["status"] == "answered":
         yield Scored(
@@ -162,13 +217,15 @@ def _lm_eval(row: Mapping[str, Any], path: Path) -> Iterator[Scored]:
     doc = row["doc"] if isinstance(row["doc"], dict) else {}
     for metric in row["metrics"]:
         value = row.get(metric)
-        if isinstance(value, bool | int | float):
+        if isinstance(value, bool | int | float) and math.isfinite(value):
             yield Scored(
                 item=item,
                 metric=metric,
                 variant=str(row.get("filter", "")),
                 value=float(value),
                 fields={**doc, "task": task, "doc_id": row["doc_id"]},
+                sample=str(row["doc_id"]),
+                target="" if row.get("doc_hash") else json.dumps(row.get("target")),
             )
 
 
@@ -182,8 +239,23 @@ def _inspected(sample: Mapping[str, Any]) -> Iterator[Scored]:
             if number is not None:
                 metric = f"{scorer}/{name}" if name else scorer
                 yield Scored(
-                    item=str(sample["id"]), metric=metric, variant=scorer, value=number, fields=fields
+                    item=str(sample["id"]),
+                    metric=metric,
+                    variant=scorer,
+                    value=number,
+                    fields=fields,
+                    sample=str(sample.get("epoch", "")),
+                    target=_right(sample),
                 )
+
+
+def _right(sample: Mapping[str, Any]) -> str:
+    """Return an item's right answer: of a choice its text, since runs may put the choices into another order."""
+    target, choices = sample.get("target"), sample.get("choices")
+    if isinstance(target, str) and isinstance(choices, list) and len(target) == 1:
+        place = ord(target) - ord("A")
+        target = choices[place] if 0 <= place < len(choices) else target
+    return "" if target in (None, "") else json.dumps(target)
 
 
 def _number(value: Any) -> float | None:
@@ -192,14 +264,19 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, bool | int | float) and math.isfinite(value) else None
 
 
-def _archived(path: Path) -> Iterator[Mapping[str, Any]]:
+def _archived(path: Path, partial: bool) -> Iterator[Mapping[str, Any]]:
     with zipfile.ZipFile(path) as archive:
+        # Written when the run ends; what a killed one leaves has samples and its journal alone.
+        headers = [one for one in archive.infolist() if one.filename == "header.json"]
+        status = json.loads(_entry(archive, path, headers[-1])).get("status") if headers else None
+        _refuse_unended(path, status, partial)
         names = [one for one in archive.infolist() if one.filename.startswith("samples/")]
         for one in names:
-            if one.compress_type == ZSTD:
-                yield json.loads(_zstd(path, one))
-            else:
-                yield json.loads(archive.read(one))
+            yield json.loads(_entry(archive, path, one))
+
+
+def _entry(archive: zipfile.ZipFile, path: Path, one: zipfile.ZipInfo) -> bytes:
+    return _zstd(path, one) if one.compress_type == ZSTD else archive.read(one)
 
 
 def _zstd(path: Path, entry: zipfile.ZipInfo) -> bytes:
@@ -231,6 +308,7 @@ def _lighteval(path: Path) -> Iterator[Scored]:
                     variant="",
                     value=number,
                     fields={**specific, "task": task, "id": doc.get("id")},
+                    sample=str(doc.get("id") or place),
                 )
 
 

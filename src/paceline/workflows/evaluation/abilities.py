@@ -119,6 +119,10 @@ def _unusable(source: EndpointSource, error: CallFailedError) -> UserError:
         f"--interface={other}",
     }
     template = interface == "chat" and "template" in str(error)
+    if source.extra and error.status not in (None, *NOT_THE_FIELDS):
+        # Every request has them, so that the plain one may be refused for them alone.
+        names = ", ".join(source.extra)
+        fixes[error.status] = f"see what the server says of {names}, which --extra puts into every request"
     return UserError(
         f"a plain request is refused: {error}",
         where="--model",

@@ -12,7 +12,7 @@ from paceline.base.errors import UserError, expected_one_of
 from paceline.base.units import parse_duration
 from paceline.families.reasoning.core.answer_text import KINDS as ANSWER_KINDS
 from paceline.families.reasoning.core.naming import PARTIAL, wrong_model
-from paceline.families.reasoning.core.problem_files import FORMATS, Problems, TextProblem, read_all
+from paceline.families.reasoning.core.problem_files import FORMATS, Problems, read_all
 from paceline.families.reasoning.core.problem_files import draw as draw_problems
 from paceline.families.reasoning.core.problem_tables import Columns, of_kind
 from paceline.workflows.evaluation.pace import Budget, Prices
@@ -123,25 +123,16 @@ def _read(form: str, source: str, asked: Asked, partial: bool) -> Problems:
             choices=columns.choices,
             kind=_kind(asked.kind),
         )
-    configurations = asked.configuration.split(",") if asked.configuration else [None]
-    problems: dict[int, TextProblem] = {}
-    left_out: list[str] = []
 
     def read(columns: Columns) -> Problems:
-        problems.clear()
-        left_out.clear()
-        for one in configurations:
-            found = read_all(
-                form or columns.format(),
-                source,
-                config=one,
-                split=asked.split,
-                seed=asked.seed,
-                allow_partial=partial,
-            )
-            problems.update({problem.key: problem for problem in found.problems})
-            left_out.extend(found.left_out)
-        return Problems(problems=tuple(problems.values()), left_out=tuple(left_out))
+        return read_all(
+            form or columns.format(),
+            source,
+            config=asked.configuration,
+            split=asked.split,
+            seed=asked.seed,
+            allow_partial=partial,
+        )
 
     found = read(columns)
     if form or asked.kind is not None:

@@ -206,13 +206,25 @@ def _notes(found: Sequence[Figures]) -> list[str]:
     notes = ["tokens, prompts, cost and critical path: of a question, in the mean, for each method alone"]
     for one in found:
         parts = [
-            f"{count} {what}"
-            for count, what in (
-                (one.failed, "failed, which count nowhere"),
-                (one.left, "left unanswered by the budget"),
-                (one.unread, "without a readable answer, which count as wrong"),
-                (one.failed_probes, "probes failed, and their traces went on"),
-                (one.cut, "traces cut off at the most tokens (--max-tokens)"),
+            number_of(count, single, several)
+            for count, single, several in (
+                (one.failed, "failed, which counts nowhere", "failed, which count nowhere"),
+                (one.left, "left unanswered by the budget", "left unanswered by the budget"),
+                (
+                    one.unread,
+                    "without a readable answer, which counts as wrong",
+                    "without a readable answer, which count as wrong",
+                ),
+                (
+                    one.failed_probes,
+                    "probe failed, and its trace went on",
+                    "probes failed, and their traces went on",
+                ),
+                (
+                    one.cut,
+                    "trace cut off at the most tokens (--max-tokens)",
+                    "traces cut off at the most tokens (--max-tokens)",
+                ),
             )
             if count
         ]
@@ -242,7 +254,7 @@ def _paid(outcome: Outcome, prices: Prices | None) -> list[str]:
             (paid.refused, "refused and sent again"),
             (paid.failed, "failed"),
             (paid.lacking, "told what the server lacks"),
-            (paid.lost, "never answered: the server may charge for them"),
+            (paid.lost, f"never answered: the server may charge for {'it' if paid.lost == 1 else 'them'}"),
         )
         if count
     ]

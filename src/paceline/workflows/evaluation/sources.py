@@ -103,6 +103,7 @@ class EndpointSource:
         abilities: What the server has: of ``logprobs``, ``n``, ``seed``, ``continuation``, ``max_completion_tokens``
             and those of ``WHOLE``.
         retries: Of a request that was refused for capacity or found no connection.
+        extra: Further fields of every request.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class EndpointSource:
         self._journal, self._pace = journal, pace
         self.interface, self._retries = interface, retries
         self.abilities = abilities
-        self._extra = dict(extra or {})
+        self.extra = dict(extra or {})
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="request")
 
     @property
@@ -212,7 +213,7 @@ class EndpointSource:
             body["chat_template_kwargs"] = dict(asking.template_options)
         if "max_completion_tokens" in self.abilities:
             body["max_completion_tokens"] = body.pop("max_tokens")
-        return body | self._extra
+        return body | self.extra
 
     def call(
         self, problem: int, body: Mapping[str, Any], what: str, *, server_errors: int | None = None

@@ -49,8 +49,9 @@ def read(
 
     Args:
         format_name: One of ``FORMATS``.
-        source: A file ending in .jsonl, .json, .csv or .parquet, or a data set of the hub as ``NAME@REVISION``.
-        config: Part of a data set of the hub; None takes the format's.
+        source: A file ending in .jsonl, .json, .csv or .parquet, a folder of such, or a data set of the hub as
+            ``NAME@REVISION``.
+        config: Parts of a folder or data set of the hub, as ``A,B``; None takes the format's.
         split: Its split; None takes ``test``, or else ``train``.
         seed: Of the order of choices.
 
@@ -75,7 +76,7 @@ def read_all(
     Args:
         format_name: One of ``FORMATS``, or how the rows of another table are understood.
         source: What ``read`` takes; with ``PARTIAL`` at its end unreadable rows are left out as by ``allow_partial``.
-        config: Part of a data set of the hub; None takes the format's.
+        config: Parts of a folder or data set of the hub, as ``A,B``; None takes the format's.
         split: Its split; None takes ``test``, or else ``train``.
         seed: Of the order of choices.
         allow_partial: Leave rows out that cannot be read, or are there twice, and name them.
@@ -95,7 +96,8 @@ def read_all(
     places: dict[int, str] = {}
     errors: list[UserError] = []
     skip = errors.append if allow_partial else refuse
-    for row in rows(source, config=config or chosen.config, split=split, skip=skip):
+    named = [one.strip() for one in (config or "").split(",") if one.strip()]
+    for row in rows(source, configurations=named, usual=chosen.config, split=split, skip=skip):
         try:
             problem = chosen.understand(row, seed)
             if problem.key in found:

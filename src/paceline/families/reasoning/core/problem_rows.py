@@ -1,9 +1,9 @@
 """Rows of a data set, each with the place that it stands at: local files, and data sets of the hub.
 
-Lines of JSON and of CSV are read here, so that a mistake is told with its line. Parquet and the hub are read by the
-library ``datasets`` in a process of its own, which prints lines of JSON: ranks keep to torch and numpy. A data set of
-the hub is one revision of its files, downloaded once; the hub's cache is asked by that revision, with or without a
-network, and never answers with another one.
+Lines of JSON and of CSV are read here, so that a mistake is told with its line. Parquet is read in a process of its
+own, which prints lines of JSON, as is what has another ending on the hub, by the library ``datasets``: ranks keep to
+torch and numpy. A data set of the hub is one revision of its files, downloaded once; the hub's cache is asked by that
+revision, with or without a network, and never answers with another one.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from paceline.base.errors import PrerequisiteError, UserError, expected_one_of
+from paceline.families.reasoning.core.problem_folders import SPLITS, SUFFIXES, files_of, readable
 
 MODULE = "paceline.families.reasoning.core.problem_rows"
-SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
-SPLITS = ("test", "train")
-"""Of which the first is taken that there is, unless one is named."""
 TIME_LIMIT_S = 3600
+PACKAGES = {"parquet": "pyarrow", "snapshot": "huggingface_hub", "folder": "datasets"}
+"""By what a process reads, the package that it needs."""
 MISSING = 3
 """Exit code of a process that finds no library."""
 
@@ -53,13 +53,19 @@ def refuse(error: UserError) -> None:
 
 
 def rows(
-    source: str, *, config: str | None = None, split: str | None = None, skip: Skip = refuse
+    source: str,
+    *,
+    configurations: Sequence[str] = (),
+    usual: str | None = None,
+    split: str | None = None,
+    skip: Skip = refuse,
 ) -> Iterator[Row]:
-    """Yield the rows of a local file, or of a data set of the hub as ``NAME@REVISION``.
+    """Yield the rows of a local file or folder, or of a data set of the hub as ``NAME@REVISION``.
 
     Args:
-        source: What to read; a folder stands for all files in it that can be read, by their names' order.
-        config: Part of a data set of the hub, where it has several.
+        source: What to read; a folder stands for the files that ``problem_folders.files_of`` says.
+        configurations: Parts of a data set, where it has several.
+        usual: The part that is taken where none is named and it is there.
         split: Its split; None takes ``test``, or else ``train``.
         skip: Is told of each row that is none, which is left out where it returns.
 
@@ -69,10 +75,11 @@ def rows(
     """
     path = Path(source)
     if path.is_file():
+        _refuse_parts(source, configurations, split)
         yield from _of_file(path, skip)
         return
-    if path.is_dir() and (files := _files_of(path)):
-        for file in files:
+    if path.is_dir() and readable(path):
+        for file in files_of(path, configurations=configurations, usual=usual, split=split):
             yield from _of_file(file, skip)
         return
     name, _, revision = source.rpartition("@")
@@ -84,18 +91,45 @@ def rows(
             "NAME@REVISION",
             fix="name a file, or a data set with the commit or tag to read",
         )
+    yield from _of_hub(source, configurations, usual, split, skip)
+
+
+def _refuse_parts(source: str, configurations: Sequence[str], split: str | None) -> None:
+    """Refuse to choose a part of a file.
+
+    Raises:
+        UserError: One is asked for.
+    """
+    if configurations or split:
+        option = "--configuration" if configurations else "--split"
+        raise UserError(
+            "one file has neither configurations nor splits",
+            where=f"{option}={','.join(configurations) or split}",
+            expected="a folder laid out as a data set of the hub, or NAME@REVISION",
+            fix=f"leave {option} out, or name the folder that {source} is in",
+        )
+
+
+def _of_hub(
+    source: str, configurations: Sequence[str], usual: str | None, split: str | None, skip: Skip
+) -> Iterator[Row]:
+    """Yield the rows of a revision: of its files here where they can be read here, else as the library reads them."""
+    name, _, revision = source.rpartition("@")
     fix = (
         "where there is a network run: hf download --repo-type dataset "
         f"--revision {revision} {name}; or name a local file"
     )
-    asked = ["hub", name, revision, config or "", split or ""]
-    yield from _by_library(source, asked, "a network, or this revision in the hub's cache", fix)
-
-
-def _files_of(folder: Path) -> list[Path]:
-    """Return the files of a folder that can be read, those of its folders too: MATH has a file for each problem."""
-    found = (path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
-    return sorted(p for p in found if not any(part.startswith(".") for part in p.relative_to(folder).parts))
+    expected = "a network, or this revision in the hub's cache"
+    (found,) = _by_library(source, ["snapshot", name, revision], expected, fix)
+    folder = Path(found.values["folder"])
+    if readable(folder):
+        files = files_of(folder, configurations=configurations, usual=usual, split=split)
+        if all(file.suffix in SUFFIXES for file in files):
+            for file in files:
+                yield from _of_file(file, skip)
+            return
+    for one in configurations or (usual or "",):
+        yield from _by_library(source, ["folder", str(folder), one, split or ""], expected, fix)
 
 
 def _of_file(path: Path, skip: Skip) -> Iterator[Row]:
@@ -187,7 +221,7 @@ def _of_parquet(path: Path, skip: Skip) -> Iterator[Row]:
 
 
 def _by_library(source: str, arguments: list[str], expected: str, fix: str) -> Iterator[Row]:
-    """Yield the rows that a process with ``datasets`` prints."""
+    """Yield the rows that a process with the library prints."""
     command = [sys.executable, "-m", MODULE, *arguments]
     try:
         # In a process of its own: ranks keep to torch and numpy, and nothing of the library stays in them.
@@ -196,7 +230,9 @@ def _by_library(source: str, arguments: list[str], expected: str, fix: str) -> I
         raise UserError(f"it was not read within {TIME_LIMIT_S} s", where=source, fix=fix) from error
     if ended.returncode == MISSING:
         raise PrerequisiteError(
-            "reading it needs the package datasets", where=source, fix="pip install 'paceline[hf]'"
+            f"reading it needs the package {PACKAGES[arguments[0]]}",
+            where=source,
+            fix="pip install 'paceline[hf]'",
         )
     if ended.returncode:
         said = ended.stderr.decode(errors="replace").strip().splitlines()
@@ -256,12 +292,14 @@ def _library_rows(arguments: list[str]) -> Iterator[dict[str, Any]]:
     """Yield what ``datasets`` reads; in the process of its own."""
     match arguments:
         case ["parquet", path]:
-            library: Any = importlib.import_module("datasets")
-            yield from library.load_dataset("parquet", data_files=path, split="train", streaming=True)
-        case ["hub", name, revision, config, split]:
+            parquet: Any = importlib.import_module("pyarrow.parquet")
+            for batch in parquet.ParquetFile(path).iter_batches():
+                yield from batch.to_pylist()
+        case ["snapshot", name, revision]:
             hub: Any = importlib.import_module("huggingface_hub")
-            folder = hub.snapshot_download(name, repo_type="dataset", revision=revision)
-            library = importlib.import_module("datasets")
+            yield {"folder": hub.snapshot_download(name, repo_type="dataset", revision=revision)}
+        case ["folder", folder, config, split]:
+            library: Any = importlib.import_module("datasets")
             found = library.load_dataset(folder, *filter(None, [config]), streaming=True)
             wanted = [split] if split else [*SPLITS, *found]
             taken = next((one for one in wanted if one in found), None)

@@ -10,8 +10,10 @@ import importlib
 import itertools
 import math
 import os
+import queue
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -29,6 +31,8 @@ NEVER_LEFT = ("ConnectError", "ConnectTimeout", "PoolTimeout")
 """Errors of the HTTP library before a request is sent."""
 AGAIN = (408, 409, 429)
 """Statuses below 500 after which the same request may succeed."""
+GRACE_S = 0.5
+"""Beyond the time limit, so that the library's own error comes first, which knows whether the request had left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +95,8 @@ class ChatClient:
     Args:
         url: The address below which ``/chat/completions`` lies.
         interface: ``chat`` or ``completions``.
-        timeout_s: To connect, and until the next byte of an answer, which comes whole.
+        timeout_s: Of a whole request. Servers and proxies send blanks to keep a connection alive, so that the time
+            until the next byte, which is what the library bounds, has no end.
         tags: What thinking begins and ends with in a text, beside the usual marks.
 
     Raises:
@@ -118,6 +123,7 @@ class ChatClient:
         self._client: Any = self._library.OpenAI(
             api_key=self._key or "none", base_url=url, max_retries=0, timeout=timeout_s
         )
+        self._timeout_s = timeout_s
 
     def close(self) -> None:
         """Close all connections."""
@@ -135,12 +141,16 @@ class ChatClient:
         """
         begun = time.perf_counter()
         try:
-            found = self._client.post(
-                self._path,
-                cast_to=object,
-                body=dict(body),
-                options={"headers": {"X-Client-Request-Id": name}},
+            found = self._in_time(
+                lambda: self._client.post(
+                    self._path,
+                    cast_to=object,
+                    body=dict(body),
+                    options={"headers": {"X-Client-Request-Id": name}},
+                )
             )
+        except queue.Empty:
+            failure = _late()
         except self._library.APIStatusError as error:
             failure = self._refused(error)
         except self._library.APIConnectionError as error:  # of which a time that is up is one
@@ -161,13 +171,32 @@ class ChatClient:
                 )
         raise failure  # here, without the library's errors, which hold the request with its key
 
+    def _in_time(self, post: Callable[[], Any]) -> Any:
+        """Return what a request gives, and leave it to itself after its time: closing the client ends it.
+
+        Raises:
+            queue.Empty: The time is up.
+        """
+        ended: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+
+        def work() -> None:
+            try:
+                ended.put((post(), None))
+            except BaseException as error:  # it is the caller's
+                ended.put((None, error))
+
+        threading.Thread(target=work, name="request under way", daemon=True).start()
+        found, error = ended.get(timeout=self._timeout_s + GRACE_S)
+        if error is not None:
+            raise error
+        return found
+
     def _broken(self, error: Any) -> ChatError:
         """Return the error of a request without an answer: one that never left may be sent again."""
         cause = error.__cause__ or error
         left = type(cause).__name__ not in NEVER_LEFT
         if isinstance(error, self._library.APITimeoutError) and left:
-            # The server may be at work on it still: sent again, it would be paid twice.
-            return ChatError("no answer within the time limit", status=None, again=False, unknown=True)
+            return _late()
         what = "the connection broke" if left else "no connection"
         return ChatError(
             f"{what}: {said(str(cause), self._key)} ({type(cause).__name__})",
@@ -186,6 +215,11 @@ class ChatClient:
             again=status in AGAIN or status >= 500,
             pause_s=pause_of(error.response.headers, time.time()),
         )
+
+
+def _late() -> ChatError:
+    """Return the error of a time that is up: the server may be at work still, and a second request would cost again."""
+    return ChatError("no answer within the time limit", status=None, again=False, unknown=True)
 
 
 def pause_of(headers: Mapping[str, str], now_s: float) -> float | None:
