@@ -10,7 +10,9 @@ from typing import Any
 
 import click
 
-from paceline.analysis.claims import ClaimResult, LedgerRow
+from paceline.analysis.claim_verdicts import REFUTED
+from paceline.analysis.claims import ClaimResult
+from paceline.analysis.headlines import LedgerRow, conforming
 from paceline.base.errors import EXIT_OK, EXIT_REGRESSION
 from paceline.cli.options import json_option, print_json, results_option, warn, wide_option
 from paceline.report.claimstext import OWN_BOUND, claims_page, found_text, sides
@@ -18,7 +20,7 @@ from paceline.report.premisetext import SETTLES
 from paceline.report.terminal import laid_out, terminal_width
 from paceline.spec.papers import load_papers
 from paceline.spec.premises import SettledBy
-from paceline.workflows.claiming import claim_counts, claim_facts, current_ledger
+from paceline.workflows.claiming import claim_counts, claim_facts, current_ledger, headline_facts
 
 
 def list_options(command: Any) -> Any:
@@ -95,7 +97,7 @@ def check(wide: bool, results: Path | None, style: str, as_json: bool) -> None:
         ]
         headers = ("paper", "claim", "metric", "measured", "expected", "found", "verdict")
         click.echo(_laid_out(headers, rows, wide=wide, leaving=("claim", "paper")))
-    refuted = any(c.verdict == "not reproduced" for c in found)
+    refuted = any(c.verdict in REFUTED for c in found)
     sys.exit(EXIT_REGRESSION if refuted else EXIT_OK)
 
 
@@ -109,7 +111,8 @@ def _found(claim: ClaimResult) -> str:
 
 
 def _why(row: LedgerRow) -> str:
-    return row.reason or "; ".join(f"{r.claim_id}: {r.verdict}" for r in row.results)
+    tested = [f"{h.headline.says}: {h.verdict}" for h in row.headlines if h.tested]
+    return "; ".join(filter(None, (*tested, row.reason, conforming(row.results))))
 
 
 def _laid_out(
@@ -126,5 +129,6 @@ def _plain_row(row: LedgerRow) -> dict[str, Any]:
         "verdict": row.verdict,
         "reason": row.reason,
         "settled_by": list(row.settled_by),
+        "headlines": [headline_facts(h) for h in row.headlines],
         "claims": [claim_facts(r) for r in row.results],
     }

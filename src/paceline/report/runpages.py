@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paceline.analysis.claim_verdicts import UNTESTABLE
-from paceline.analysis.claims import ClaimResult, LedgerRow
+from paceline.analysis.claims import ClaimResult
+from paceline.analysis.headlines import PAPER_VERDICTS, LedgerRow
 from paceline.analysis.evidence import PointKey
 from paceline.records.record import STATUSES, Run
 from paceline.records.store import RunRecord
@@ -238,8 +239,8 @@ def ledger_families(rows: Sequence[LedgerRow]) -> list[tuple[str, list[LedgerRow
 def verdict_counts(rows: Sequence[LedgerRow]) -> list[tuple[str, int, str]]:
     """Return (verdict, number, class) of some papers."""
     counts = Counter(row.verdict for row in rows)
-    order = ["reproduced", "partly", "not reproduced", UNTESTABLE, "inconclusive", "not run", "outside"]
-    names = sorted(counts, key=lambda v: order.index(v) if v in order else len(order))
+    order = ("reproduced", "partly tested", "partly", *PAPER_VERDICTS)
+    names = sorted(counts, key=order.index)
     return [(name, counts[name], verdict_class(name)) for name in names]
 
 
