@@ -15,9 +15,17 @@ from typing import Literal
 from paceline.stats.estimates import Estimate
 
 ClaimVerdictName = Literal[
-    *("reproduced", "partly", "not reproduced", "not testable here", "inconclusive", "not run"),
-    *("says nothing", "consistent with a model"),
-    *("conforms", "conforms in part", "does not conform"),
+    "reproduced",
+    "partly",
+    "not reproduced",
+    "not testable here",
+    "inconclusive",
+    "not run",
+    "says nothing",
+    "consistent with a model",
+    "conforms",
+    "conforms in part",
+    "does not conform",
 ]
 WORST_FIRST: tuple[ClaimVerdictName, ...] = ("not reproduced", "inconclusive", "partly", "reproduced")
 """Verdicts that an interval can have; of several the first is what counts."""

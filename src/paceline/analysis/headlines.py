@@ -98,9 +98,7 @@ def ledger(papers: Mapping[str, Paper], results: Iterable[ClaimResult]) -> Ledge
 def _row(paper: Paper, results: Sequence[ClaimResult]) -> LedgerRow:
     headlines = tuple(_headlines(paper, results))
     verdict, reason = _verdict(paper, results, headlines)
-    return LedgerRow(
-        paper=paper, results=tuple(results), headlines=headlines, verdict=verdict, reason=reason
-    )
+    return LedgerRow(paper=paper, results=tuple(results), headlines=headlines, verdict=verdict, reason=reason)
 
 
 def _headlines(paper: Paper, results: Sequence[ClaimResult]) -> Iterator[HeadlineResult]:
@@ -112,9 +110,7 @@ def _headlines(paper: Paper, results: Sequence[ClaimResult]) -> Iterator[Headlin
         yield HeadlineResult(headline=headline, results=own, verdict=_of_claims(headline, own))
     for result in results:
         if result.reproduces and result.claim_id not in listed:
-            said = Headline(
-                says=result.said["number"], place=result.said["place"], claims=(result.claim_id,)
-            )
+            said = Headline(says=result.said["number"], place=result.said["place"], claims=(result.claim_id,))
             yield HeadlineResult(headline=said, results=(result,), verdict=_of_claims(said, (result,)))
 
 

@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paceline.analysis.claim_verdicts import UNTESTABLE
 from paceline.analysis.claims import ClaimResult
-from paceline.analysis.headlines import PAPER_VERDICTS, LedgerRow
 from paceline.analysis.evidence import PointKey
+from paceline.analysis.headlines import PAPER_VERDICTS, LedgerRow
 from paceline.records.record import STATUSES, Run
 from paceline.records.store import RunRecord
 from paceline.report.boards import slug
 from paceline.report.claimstext import PAPERS_NUMBER, STATEMENT, found_text, sides
+from paceline.report.headlinetext import HEADLINE_HEADERS, headline_cells
 from paceline.report.html import Cell, Grid, rows_grid, verdict_class
 from paceline.report.partly import verdict_with_part
 from paceline.report.premisetext import (
@@ -226,6 +226,23 @@ def claim_grid(
         *("verdict", "premises", "what would settle it", "why"),
     )
     return rows_grid("claims", headers, rows)
+
+
+def headline_grid(row: LedgerRow) -> Grid:
+    """Return a paper's headlines: what it says, what was found, what the null arm gives, and what is not tested."""
+    rows: list[list[Cell | str]] = []
+    for headline in row.headlines:
+        says, found, null, verdict, untested = headline_cells(headline)
+        rows.append(
+            [
+                Cell(text=says, kind="text prose"),
+                Cell(text=found, kind="text broken"),
+                Cell(text=null, kind="text broken"),
+                Cell(text=verdict, kind=f"text verdict {verdict_class(headline.verdict)}"),
+                Cell(text=untested, kind="text prose"),
+            ]
+        )
+    return rows_grid("headlines", HEADLINE_HEADERS, rows)
 
 
 def ledger_families(rows: Sequence[LedgerRow]) -> list[tuple[str, list[LedgerRow]]]:

@@ -20,7 +20,9 @@ from paceline.spec.yamlfile import load
 class Headline(FileModel):
     """One thing that a paper's abstract or main table says, and what tests it here."""
 
-    says: str = Field(min_length=1, description="What the paper says, with its number and unit, in few words.")
+    says: str = Field(
+        min_length=1, description="What the paper says, with its number and unit, in few words."
+    )
     place: str = Field("abstract", description="Where it says so.")
     claims: tuple[str, ...] = Field((), description="Ids of the claims of suites that test it.")
     form: str = Field("", description="Where they test another form of it: why that says the same.")

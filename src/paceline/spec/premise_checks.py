@@ -1,4 +1,4 @@
-"""What is wrong with the premises and null arms of a suite's claims, as far as its family and its techniques can tell."""
+"""What is wrong with premises and null arms of a suite's claims, as far as family and techniques can tell."""
 
 from __future__ import annotations
 
