@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from paceline.analysis.claim_verdicts import CONFORMANCE, UNTESTABLE, WORST_FIRST
 from paceline.analysis.claims import ClaimResult
-from paceline.base.counting import number_of
 from paceline.spec.papers import Headline, Paper
 from paceline.spec.premises import SettledBy
 
@@ -173,8 +172,8 @@ def _why_no_claim(paper: Paper) -> str:
 
 
 def conforming(results: Iterable[ClaimResult]) -> str:
-    """Say how many of a paper's conformances hold, such as ``5 of 6 claims conform``; nothing where it has none."""
+    """Say how many of a paper's conformances hold; nothing where it has none."""
     found = [r.verdict for r in results if r.verdict in CONFORMANCE.values()]
     if not found:
         return ""
-    return f"{found.count('conforms')} of {number_of(len(found), 'conformance')} hold"
+    return f"conformances that hold: {found.count('conforms')} of {len(found)}"
