@@ -192,9 +192,9 @@ def test_the_papers_number_stands_beside_ours_and_both_scales() -> None:
     ("changes", "words"),
     [
         ({"whose": "paper", "said": None}, "needs 'said'"),
-        ({"said": None, "null": {"technique": "tree"}}, "about a reproduction"),
-        ({"null": {}}, "one side"),
-        ({"null": {"technique": "tree", "versus": "native"}}, "one side"),
+        ({"said": None, "null_arm": {"technique": "tree"}}, "about a reproduction"),
+        ({"null_arm": {}}, "one side"),
+        ({"null_arm": {"technique": "tree", "versus": "native"}}, "one side"),
         ({"paper": None, "said": {"number": "1", "place": "abstract"}}, "leave out 'said'"),
         ({"premises": [premise(at_most=3)]}, "one bound"),
         ({"premises": [premise(of=None)]}, "either 'of'"),

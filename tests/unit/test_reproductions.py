@@ -51,13 +51,13 @@ TREE = {"technique": "tree"}
 def test_an_arm_without_the_mechanism_has_to_fall_short(
     null: float | None, noise: float, verdict: str, words: str
 ) -> None:
-    found = judged(with_arm(0.7, null, noise=noise), SLOW, null=TREE)
+    found = judged(with_arm(0.7, null, noise=noise), SLOW, null_arm=TREE)
     assert found.verdict == verdict
     assert words in (found.reason or "")
 
 
 def test_an_expectation_that_no_effect_fulfils_needs_an_arm() -> None:
-    assert judged(record(0.7), SLOW).reason == "no arm without the mechanism is held against it (null:)"
+    assert judged(record(0.7), SLOW).reason == "no arm without the mechanism is held against it (null_arm:)"
     assert judged(record(0.7), {"ratio_at_most": 0.8}).verdict == "reproduced"
     assert judged(record(0.7), {"ratio_at_most": 1.0}).verdict == "reproduced", (
         "no effect is no whole interval below 1"
@@ -67,26 +67,28 @@ def test_an_expectation_that_no_effect_fulfils_needs_an_arm() -> None:
 
 def test_an_arm_that_holds_in_part_says_as_much_as_a_technique_that_does() -> None:
     fast = {"ratio_at_most": 0.5}
-    assert judged(with_arm(0.7, 1.2), fast, null=TREE).verdict == "partly"
-    assert judged(with_arm(0.7, 0.8), fast, null=TREE).verdict == "says nothing"
-    assert judged(with_arm(0.4, 0.8), fast, null=TREE).verdict == "reproduced"
+    assert judged(with_arm(0.7, 1.2), fast, null_arm=TREE).verdict == "partly"
+    assert judged(with_arm(0.7, 0.8), fast, null_arm=TREE).verdict == "says nothing"
+    assert judged(with_arm(0.4, 0.8), fast, null_arm=TREE).verdict == "reproduced"
 
 
 def test_an_arm_stands_in_the_place_of_the_side_that_has_the_mechanism() -> None:
     """The baseline loses at most so much against ring: tree in ring's place loses more, or as little."""
     swapped = {"metric": "latency", "technique": "native", "versus": "ring"}
     for null, verdict in ((0.5, "reproduced"), (1.0, "says nothing")):
-        found = judged(with_arm(1.01, null), {"ratio_at_most": 1.1}, measure=swapped, null={"versus": "tree"})
+        found = judged(
+            with_arm(1.01, null), {"ratio_at_most": 1.1}, measure=swapped, null_arm={"versus": "tree"}
+        )
         assert found.verdict == verdict
 
 
 def test_the_wrong_side_of_no_effect_is_never_reproduced() -> None:
-    found = judged(with_arm(1.03, 1.4), SLOW, null=TREE)
+    found = judged(with_arm(1.03, 1.4), SLOW, null_arm=TREE)
     assert (found.verdict, found.reason) == (
         "partly",
         "the whole interval lies on the other side of no effect, within the slack",
     )
-    lost = judged(with_arm(0.95, 0.5), {"ratio_at_least": 0.9}, null=TREE)
+    lost = judged(with_arm(0.95, 0.5), {"ratio_at_least": 0.9}, null_arm=TREE)
     assert lost.verdict == "partly"
 
 
@@ -145,7 +147,7 @@ def test_what_only_conforms_tests_no_headline() -> None:
 
 
 def test_a_headline_says_what_was_found_what_the_null_arm_gives_and_what_is_not_tested() -> None:
-    found = judged(with_arm(0.7, 1.4), SLOW, null=TREE)
+    found = judged(with_arm(0.7, 1.4), SLOW, null_arm=TREE)
     assert null_text(found).startswith("tree: 1.4")
     says, measured, null, verdict, untested = headline_cells(row_of([found], TESTED).headlines[0])
     assert (says, verdict, untested) == ("faster (abstract)", "reproduced", "")

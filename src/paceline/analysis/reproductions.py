@@ -49,7 +49,7 @@ def null_found(
     Returns:
         None where the claim names no arm, and no effect would fulfil what it expects.
     """
-    given = {side: label for side, label in (claim.get("null") or {}).items() if label is not None}
+    given = {side: label for side, label in (claim.get("null_arm") or {}).items() if label is not None}
     if not found:
         return None
     if not given:
@@ -98,7 +98,7 @@ def judged(
     if verdict not in ("reproduced", "partly"):
         return verdict, None
     if null is None:
-        return "says nothing", "no arm without the mechanism is held against it (null:)"
+        return "says nothing", "no arm without the mechanism is held against it (null_arm:)"
     if not null.tells(verdict):
         return "says nothing", _null_text(null)
     expect = claim["expect"]

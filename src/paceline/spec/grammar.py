@@ -262,7 +262,7 @@ class Claim(FileModel):
         default_factory=list,
         description="What must hold in the run for a verdict: premises, or names of the suite's.",
     )
-    null: NullArm | None = Field(
+    null_arm: NullArm | None = Field(
         None,
         description="An arm without the mechanism, judged in the place of the side that has it; where it fulfils the "
         "expectation too, the claim says nothing. Default: no effect, where that falls short of what is expected.",
@@ -281,8 +281,8 @@ class Claim(FileModel):
     def _numbers_have_their_place(self) -> Claim:
         if self.paper is None and (self.said is not None or self.whose == "paper"):
             raise ValueError("a bound of the suite's own is no paper's number: leave out 'said' and 'whose'")
-        if self.said is None and (self.null is not None or self.assumed):
-            raise ValueError("'null' and 'assumed' are about a reproduction: quote the paper in 'said'")
+        if self.said is None and (self.null_arm is not None or self.assumed):
+            raise ValueError("'null_arm' and 'assumed' are about a reproduction: quote the paper in 'said'")
         if self.whose == "paper" and self.said is None:
             raise ValueError("the paper's own number needs 'said': the number, and where it stands")
         return self

@@ -20,9 +20,11 @@ def premise_errors(
     """Yield every mistake in premises and null arms: names that are not there, and shared ones that no claim has."""
     used: set[str] = set()
     for number, claim in enumerate(model.claims):
-        for side, label in (claim.null.model_dump(exclude_none=True) if claim.null else {}).items():
+        for side, label in (claim.null_arm.model_dump(exclude_none=True) if claim.null_arm else {}).items():
             if label not in labels:
-                yield _unknown("technique", label, labels, located.where(("claims", number, "null", side)))
+                yield _unknown(
+                    "technique", label, labels, located.where(("claims", number, "null_arm", side))
+                )
         for place, given in enumerate(claim.premises):
             at: KeyPath = ("claims", number, "premises", place)
             if isinstance(given, Premise):
