@@ -13,6 +13,7 @@ from paceline.analysis.claims import ClaimResult, evaluate
 from paceline.analysis.headlines import LedgerRow, ledger
 from paceline.records.store import RunRecord
 from paceline.report.headlinetext import headline_cells, null_text
+from paceline.report.html import Cell, rows_grid
 from paceline.spec import content
 from paceline.spec.papers import Headline, load_papers
 from paceline.spec.suite_file import load_suite
@@ -190,3 +191,8 @@ def test_every_paper_with_claims_has_a_sheet_and_each_claim_that_quotes_it_is_on
     assert {s: sorted(listed[s] - set(own)) for s, own in claims.items() if listed[s] - set(own)} == {}
     quoting = {slug: {c for c, quotes in own.items() if quotes} for slug, own in claims.items()}
     assert {s: sorted(q - listed[s]) for s, q in quoting.items() if q - listed[s]} == {}
+
+
+def test_a_heading_stands_where_the_words_below_it_do() -> None:
+    grid = rows_grid("t", ("says", "n"), [[Cell(text="90 % of anomalies", kind="text prose"), "3"]])
+    assert [header.kind for header in grid.headers] == ["text", "num"]

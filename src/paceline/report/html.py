@@ -180,6 +180,9 @@ def rows_grid(
 ) -> Grid:
     """Make a grid of one group of rows from texts and cells."""
     kinds = column_kinds(headers, [[c.text if isinstance(c, Cell) else c for c in row] for row in rows])
+    for i in range(len(headers)):  # a heading stands where its cells do
+        if any(isinstance(row[i], Cell) and row[i].kind.startswith("text") for row in rows):  # type: ignore[union-attr]
+            kinds[i] = "text"
     cells = tuple(
         tuple(
             c if isinstance(c, Cell) else body_cell(h, c, kind)
