@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from test_site import Page
 
 from paceline.analysis.claim_verdicts import expectation_text
-from paceline.analysis.claims import ClaimResult, evaluate, ledger
+from paceline.analysis.claims import ClaimResult, evaluate
+from paceline.analysis.headlines import ledger
 from paceline.records.store import Loaded, RunRecord
-from paceline.report.claimstext import STATEMENT, claims_page, decided_by, found_text
+from paceline.report.claimspage import claims_page
+from paceline.report.claimstext import STATEMENT, decided_by, found_text
 from paceline.report.site import SiteInput, render_site
 from paceline.spec.papers import load_papers
 from paceline.stats.estimates import Estimate
@@ -124,6 +126,7 @@ def claim(expect: dict[str, float], **measure: str) -> dict[str, object]:
         "paper": "pccl",
         "quote": "a statement",
         "scope": "qualitative",
+        "said": {"number": "a statement of the paper", "place": "abstract"},
         "measure": {"metric": "latency", "technique": "ring", "versus": "native", **measure},
         "expect": expect,
     }
@@ -150,8 +153,8 @@ def test_evidence_names_the_run_and_of_several_points_the_one_that_decided() -> 
     record = two_points()
     result = evaluated(record, {"ratio_at_most": 0.8})
     assert decided_by(result) == f"run {record.run.run_id[:13]} at size_bytes = 8 B"
-    page = claims_page([result], {"not reproduced": 1}, load_papers(), command="this")
-    (row,) = [line for line in page.splitlines() if "a statement" in line]
+    page = claims_page([result], ledger(load_papers(), [result]).rows, command="this")
+    (row,) = [line for line in page.splitlines() if "| a statement |" in line]
     assert f"run {record.run.run_id[:13]} at size_bytes = 8 B" in row.split("|")[-2]
     alone = factory.in_memory(record.run, [m for m in record.measurements if m.params["size_bytes"] == 8])
     assert decided_by(evaluated(alone, {"ratio_at_most": 0.8})) == f"run {record.run.run_id[:13]}"
@@ -162,7 +165,7 @@ def test_evidence_names_the_run_and_of_several_points_the_one_that_decided() -> 
 
 def test_the_statement_is_said_to_be_in_our_words() -> None:
     result = evaluated(two_points(), {"ratio_at_most": 0.8})
-    page = claims_page([result], {"not reproduced": 1}, load_papers(), command="this")
+    page = claims_page([result], ledger(load_papers(), [result]).rows, command="this")
     assert "| paper | what it says, in our words | whose number | the paper's number | measured |" in page
     files = dict(render_site(SiteInput(loaded=Loaded(records=[]), bounds=[result])))
     assert any(STATEMENT in row for row in Page(str(files["claims.html"])).rows)
@@ -202,5 +205,5 @@ def test_papers_can_be_chosen_by_their_premises_and_by_what_would_settle_them() 
     rows = ledger(load_papers(), [result]).rows
     page = str(dict(render_site(SiteInput(loaded=Loaded(records=[]), ledger=rows)))["claims.html"])
     assert 'data-verdict="not testable here"' in page
-    assert 'data-premise="not met" data-settled="needs GPU"' in page
+    assert 'data-premise="not met" data-settled="needs GPU|needs another setting"' in page
     assert "messages are short: size_bytes ≤ 4, found 8, 4 above" in page

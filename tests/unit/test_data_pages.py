@@ -14,8 +14,9 @@ import pytest
 from pyarrow import parquet
 from test_site import Page, measurement, record, render, run_line
 
-from paceline.analysis.claims import ClaimResult, ledger
+from paceline.analysis.claims import ClaimResult
 from paceline.analysis.compare import compare_points
+from paceline.analysis.headlines import ledger
 from paceline.analysis.points import points_of
 from paceline.records.store import Loaded, RunRecord
 from paceline.report import badges, datapages
@@ -104,6 +105,8 @@ def test_a_board_has_a_badge_that_says_how_its_comparisons_ended_and_a_paper_its
         technique="ring",
         versus=None,
         verdict="not reproduced",
+        reproduces=True,
+        said={"number": "x", "place": "abstract"},
     )
     files = render(record(1), ledger=ledger(papers, [found]).rows)
     names = sorted(name for name in files if name.startswith("badges/"))

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from pydantic import ValidationError
 from test_claims import claim, facts, paper, record
 
-from paceline.analysis.claims import ClaimResult, evaluate, ledger
+from paceline.analysis.claims import ClaimResult, evaluate
+from paceline.analysis.headlines import ledger
 from paceline.base.errors import UserErrors
 from paceline.base.family import family_names, load_family
 from paceline.base.quantities import Witness
@@ -152,8 +153,12 @@ def test_a_paper_whose_claim_could_not_be_tested_is_not_reproduced_by_its_others
     good = result(record(0.5))
     untested = result(record(1.5, size_bytes=8), premise())
     row = next(r for r in ledger({"pccl": paper("pccl")}, [good, untested]).rows if r.results)
-    assert (row.verdict, row.settled_by) == ("not testable here", ("setting",))
-    assert row.reason == "1 of 2 claims: premise not met: messages are long"
+    assert (row.verdict, row.settled_by) == ("partly tested", ("setting",))
+    assert (row.reason or "").startswith(
+        "not tested: a statement of the paper (premise not met: messages are long)"
+    )
+    alone = ledger({"pccl": paper("pccl")}, [untested]).rows[0]
+    assert alone.verdict == "not testable here"
     refuted = result(record(1.5))
     assert ledger({"pccl": paper("pccl")}, [untested, refuted]).rows[0].verdict == "not reproduced"
 
@@ -179,14 +184,17 @@ def test_the_papers_number_stands_beside_ours_and_both_scales() -> None:
     (found,) = evaluate([record(0.5)], facts({**claim(SLOW), "said": said, "whose": "paper"}))
     assert (found.whose, said_text(found)) == ("paper", "29 % lower (table 2; 8 GPUs)")
     assert scale_text(found) == "ranks 2, link loopback"
-    (own,) = evaluate([record(0.5)], facts({**claim(SLOW), "paper": None}))
+    (own,) = evaluate([record(0.5)], facts({**claim(SLOW), "paper": None, "said": None}))
     assert (own.whose, said_text(own)) == ("suite", "–")
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"whose": "paper"}, "needs 'said'"),
+        ({"whose": "paper", "said": None}, "needs 'said'"),
+        ({"said": None, "null_arm": {"technique": "tree"}}, "about a reproduction"),
+        ({"null_arm": {}}, "one side"),
+        ({"null_arm": {"technique": "tree", "versus": "native"}}, "one side"),
         ({"paper": None, "said": {"number": "1", "place": "abstract"}}, "leave out 'said'"),
         ({"premises": [premise(at_most=3)]}, "one bound"),
         ({"premises": [premise(of=None)]}, "either 'of'"),
@@ -322,7 +330,7 @@ def test_no_published_claim_is_refuted_without_a_premise_that_was_met() -> None:
     refuted = [line for line in lines if line.startswith("|") and "**not reproduced**" in line]
     assert all("**not reproduced** (premises met)" in line and "| met: " in line for line in refuted)
     assert all("not met:" not in line for line in refuted)
-    untested = [line for line in lines if "**not testable here**" in line]
+    untested = [line for line in lines if "| **not testable here** |" in line]
     assert len(untested) > 10 and all("| not met: " in line and "| needs " in line for line in untested)
 
 

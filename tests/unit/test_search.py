@@ -9,7 +9,7 @@ from typing import Any
 
 from test_site import EVIL, SUITE, record
 
-from paceline.analysis.claims import ledger
+from paceline.analysis.headlines import ledger
 from paceline.records.store import Loaded, RunRecord
 from paceline.report.docpages import doc_sections, read_docs
 from paceline.report.searchindex import VARIABLE

@@ -337,7 +337,7 @@ def test_claims_of_a_users_own_suite_show_wherever_claims_do(tmp_path: Path) -> 
     factory.write(root, run, factory.launches(run, "ring", [2.0] * 5, suite="collectives/mine"))
     checked = json.loads(invoke("claims", "check", "--json", "--results", root).stdout)
     own = {c["claim"]: c["verdict"] for c in checked if c["suite"] == "collectives/mine"}
-    assert own == {"mine": "reproduced", "theirs": "reproduced"}
+    assert own == {"mine": "conforms", "theirs": "conforms"}
     listed = json.loads(invoke("claims", "list", "--json", "--results", root).stdout)
     assert "mine" in {c["claim"] for c in listed["bounds"] if c["suite"] == "collectives/mine"}
     (row,) = [p for p in listed["papers"] if p["slug"] == "pccl"]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from paceline.analysis.claim_verdicts import NullFound
 from paceline.analysis.evidence import (
     OFF_BOARD_REASONS,
     PointKey,
@@ -122,6 +123,8 @@ class Measured:
     """At how many of the points a side gave no number, and why; None when at none."""
     silent: tuple[tuple[Premised, ...], ...] = ()
     """Of each point at which premises are not met, beside others at which all are, these."""
+    null: NullFound | None = None
+    """What the arm without the mechanism came to at the same points; None where the claim has none."""
 
     @property
     def speaks(self) -> bool:

@@ -1,23 +1,92 @@
 """An interval held against what was expected of it: verdicts of claims, and what is worst among several.
 
-A verdict needs the whole interval on one side of the expectation.
+A verdict needs the whole interval on one side of the expectation. A claim that quotes its paper is a reproduction: it
+has to beat an arm without the mechanism, to lie on the right side of no effect, and to reach the paper's own number
+where it is about one. What quotes nobody, and what has no interval, is a conformance, which makes no paper's verdict.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from paceline.stats.estimates import Estimate
 
 ClaimVerdictName = Literal[
-    "reproduced", "partly", "not reproduced", "not testable here", "inconclusive", "not run"
+    "reproduced",
+    "partly",
+    "not reproduced",
+    "not testable here",
+    "inconclusive",
+    "not run",
+    "says nothing",
+    "consistent with a model",
+    "conforms",
+    "conforms in part",
+    "does not conform",
 ]
 WORST_FIRST: tuple[ClaimVerdictName, ...] = ("not reproduced", "inconclusive", "partly", "reproduced")
 """Verdicts that an interval can have; of several the first is what counts."""
+CONFORMANCE: Mapping[ClaimVerdictName, ClaimVerdictName] = {
+    "reproduced": "conforms",
+    "partly": "conforms in part",
+    "not reproduced": "does not conform",
+}
+"""What the verdict of an interval is called where a claim reproduces nothing."""
+REFUTED: tuple[ClaimVerdictName, ...] = ("not reproduced", "does not conform")
+SIZED = ("best", "mean", "range")
+"""Scopes of a paper's number: a looser bound of ours tests its direction alone."""
+NO_WIDTH = 1e-12
+"""Relative width of an interval up to which it has none: its samples are one count, through logarithms."""
 UNTESTABLE: ClaimVerdictName = "not testable here"
 """The verdict where a premise is not met: whatever was found says nothing about the claim."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NullFound:
+    """What an arm without the mechanism came to in the technique's place, in the same runs and at the same points."""
+
+    technique: str
+    """Its label; empty where no effect stands in its place, two equal sides."""
+    estimate: Estimate | None = None
+    """None where the runs do not hold it, or where it is no effect."""
+    verdict: ClaimVerdictName | None = None
+    """Of its interval, held against the claim's expectation; None where the runs do not hold it."""
+
+    def tells(self, verdict: ClaimVerdictName) -> bool:
+        """Whether it falls short, by its whole interval, of what the technique came to."""
+        if self.verdict is None or self.verdict == "inconclusive":
+            return False
+        return WORST_FIRST.index(self.verdict) < WORST_FIRST.index(verdict)
+
+
+def excludes_no_effect(expect: Mapping[str, float]) -> bool:
+    """Return whether a whole interval on the right side of an expectation cannot be that of two equal sides."""
+    equal = {"ratio_at_most": 1.0, "ratio_at_least": 1.0, "difference_at_most": 0.0}
+    return any(
+        bound <= equal[kind] if kind.endswith("at_most") else bound >= equal[kind]
+        for kind, bound in expect.items()
+        if kind in equal
+    )
+
+
+def beyond_no_effect(expect: Mapping[str, float], estimate: Estimate) -> bool:
+    """Return whether a whole interval lies on the wrong side of no effect, within the slack of an expectation."""
+    if estimate.low is None or estimate.high is None or len(expect) > 1:
+        return False
+    kind = next(iter(expect))
+    if kind == "ratio_at_least":
+        return estimate.high < 1
+    return estimate.low > {"ratio_at_most": 1.0, "difference_at_most": 0.0}.get(kind, math.inf)
+
+
+def has_width(estimate: Estimate) -> bool:
+    """Return whether an estimate has an interval with a width: a count or a closed form has none."""
+    if estimate.low is None or estimate.high is None:
+        return True
+    return estimate.high - estimate.low > NO_WIDTH * max(abs(estimate.low), abs(estimate.high))
 
 
 def expectation_text(expect: Mapping[str, float]) -> str:

@@ -2,13 +2,14 @@
 
 A verdict needs the whole interval on one side of the expectation, and every premise of the claim met in the same run.
 Everything else says what it is: partly (the direction holds, the size does not), not reproduced, not testable here
-(which premise is not met), inconclusive, or not run with what it would need.
+(which premise is not met), inconclusive, or not run with what it would need. ``paceline.analysis.reproductions`` says
+what a verdict is worth, ``paceline.analysis.headlines`` what follows for the paper.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -16,8 +17,8 @@ from pydantic import ValidationError
 from paceline.analysis.claim_points import Found, Measured, Premised, Sides, measured_in, places_of
 from paceline.analysis.claim_verdicts import (
     UNTESTABLE,
-    WORST_FIRST,
     ClaimVerdictName,
+    NullFound,
     decided,
     expectation_text,
     order_of,
@@ -25,11 +26,11 @@ from paceline.analysis.claim_verdicts import (
 from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey
 from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point, grade_of
 from paceline.analysis.premises import Checker
+from paceline.analysis.reproductions import is_reproduction, judged, null_found
 from paceline.base.counting import number_of
 from paceline.base.family import Family, family_names, load_family
 from paceline.records.store import RunRecord
 from paceline.spec.grammar import Claim
-from paceline.spec.papers import Paper
 from paceline.spec.premises import Premise, SettledBy
 from paceline.stats.estimates import Estimate
 
@@ -39,8 +40,6 @@ Whose = Literal["paper", "ours", "suite"]
 """Whose number a claim expects: the paper's own, our testable form of its statement, or a bound of the suite's own."""
 UNMET = "premise not met: "
 """How the reason begins for which a claim was not testable."""
-PAPER_ORDER: tuple[ClaimVerdictName, ...] = (*WORST_FIRST[:2], UNTESTABLE, *WORST_FIRST[2:])
-"""Verdicts of measured claims; a paper has the first of its claims': what could not be tested reproduces nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +79,12 @@ class ClaimResult:
     """At the point that decided."""
     settled_by: tuple[SettledBy, ...] = ()
     """What would lead to a verdict, or to another than not testable."""
+    reproduces: bool = False
+    """Whether it quotes its paper; otherwise it is a conformance, which makes no verdict of the paper."""
+    null: NullFound | None = None
+    """What the arm without the mechanism came to; None where there is none, or nothing was measured."""
+    assumed: Mapping[str, str] = field(default_factory=dict)
+    """What creates the effect and was assumed, with what it stands for."""
 
     @property
     def premise(self) -> Literal["met", "not met", "none"]:
@@ -87,26 +92,6 @@ class ClaimResult:
         if not self.premises:
             return "none"
         return "met" if all(p.met for p in self.premises) else "not met"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerRow:
-    """One paper with the verdicts of its claims, or the reason why there is none."""
-
-    paper: Paper
-    results: tuple[ClaimResult, ...] = ()
-    verdict: str = "not run"
-    reason: str | None = None
-
-    @property
-    def settled_by(self) -> tuple[SettledBy, ...]:
-        """What would settle its claims, each once."""
-        return tuple(dict.fromkeys(s for result in self.results for s in result.settled_by))
-
-    @property
-    def premise(self) -> tuple[str, ...]:
-        """How the premises of its claims stand, each once; none where no claim states any."""
-        return tuple(dict.fromkeys(r.premise for r in self.results if r.premises)) or ("none",)
 
 
 def evaluate(records: Iterable[RunRecord], suites: Sequence[Mapping[str, Any]]) -> list[ClaimResult]:
@@ -179,6 +164,8 @@ def _evaluate_one(
         "description": claim.get("description", ""),
         "whose": "suite" if claim.get("paper") is None else claim.get("whose", "ours"),
         "said": claim.get("said") or {},
+        "reproduces": is_reproduction(claim),
+        "assumed": claim.get("assumed") or {},
     }
     measured = _deciding(places, sides, family, claim)
     if measured is None:
@@ -188,20 +175,22 @@ def _evaluate_one(
         )
     if not measured.found:
         return ClaimResult(**common, verdict="inconclusive", reason=measured.failed, settled_by=("time",))
-    return _result(common, claim["expect"], measured)
+    return _result(common, claim, measured)
 
 
-def _result(common: Mapping[str, Any], expect: Mapping[str, float], measured: Measured) -> ClaimResult:
+def _result(common: Mapping[str, Any], claim: Mapping[str, Any], measured: Measured) -> ClaimResult:
     """Return what a claim came to where it was measured."""
+    expect = claim["expect"]
     worst = min(measured.found, key=lambda f: order_of(expect, f.estimate))
     verdict = decided(expect, worst.estimate)
     if measured.failed is not None and verdict in ("reproduced", "partly"):
         verdict = "inconclusive"
+    verdict, rule = judged(claim, verdict, worst.estimate, measured.null)
     settled_by: tuple[SettledBy, ...] = ("time",) if verdict == "inconclusive" else ()
-    remarks = [measured.failed or _few_launches(worst)]
+    remarks = [rule, measured.failed or _few_launches(worst)]
     if not measured.speaks:
         worst = max(measured.found, key=lambda f: sum(p.met for p in f.premises))
-        verdict = UNTESTABLE
+        verdict, remarks[0] = UNTESTABLE, None
         unmet = [p for p in worst.premises if not p.met]
         settled_by = tuple(dict.fromkeys(p.settled_by for p in unmet))
         remarks.insert(0, "; ".join(f"{UNMET}{p.says}" for p in unmet))
@@ -224,6 +213,7 @@ def _result(common: Mapping[str, Any], expect: Mapping[str, float], measured: Me
         grade=max(grade_of(run, f.launches) for f in measured.found for run in f.runs),
         premises=worst.premises,
         settled_by=settled_by,
+        null=measured.null,
     )
 
 
@@ -245,6 +235,7 @@ def _deciding(
         measured = measured_in(points, sides, family, checker.at)
         if not measured.found and measured.failed is None:
             continue
+        measured = replace(measured, null=null_found(claim, sides, measured.found, points, family))
         if measured.speaks and all(f.launches >= LEADERBOARD_LAUNCHES for f in measured.found):
             return measured
         measured_.append(measured)
@@ -281,53 +272,3 @@ def _versus_text(sides: Sides) -> str | None:
 
 def _where_text(where: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} = {value}" for key, value in where.items())
-
-
-@dataclass(slots=True)
-class Ledger:
-    """All papers with what is known of their claims."""
-
-    rows: list[LedgerRow] = field(default_factory=list)
-
-    def counts(self) -> dict[str, int]:
-        """Number of papers by verdict."""
-        counts: dict[str, int] = {}
-        for row in self.rows:
-            counts[row.verdict] = counts.get(row.verdict, 0) + 1
-        return dict(sorted(counts.items()))
-
-
-def ledger(papers: Mapping[str, Paper], results: Iterable[ClaimResult]) -> Ledger:
-    """Give every paper a verdict or the reason why it has none."""
-    by_paper: dict[str, list[ClaimResult]] = {}
-    for result in results:
-        if result.paper is not None:
-            by_paper.setdefault(result.paper, []).append(result)
-    built = Ledger()
-    for paper in papers.values():
-        found = tuple(by_paper.get(paper.slug, ()))
-        verdict, reason = _paper_verdict(paper, found)
-        built.rows.append(LedgerRow(paper=paper, results=found, verdict=verdict, reason=reason))
-    return built
-
-
-def _paper_verdict(paper: Paper, results: Sequence[ClaimResult]) -> tuple[str, str | None]:
-    if paper.family == "outside":
-        return "outside", paper.outside_reason
-    measured = [r for r in results if r.verdict != "not run"]
-    if measured:
-        worst = min((r.verdict for r in measured), key=PAPER_ORDER.index)
-        open_claims = len(results) - len(measured)
-        remarks = [f"{open_claims} further claims not run" if open_claims else None]
-        if worst == UNTESTABLE:
-            own = [r for r in measured if r.verdict == UNTESTABLE]
-            remarks.insert(0, f"{len(own)} of {number_of(len(results), 'claim')}: {own[0].reason}")
-        return worst, "; ".join(filter(None, remarks)) or None
-    if results:
-        return "not run", results[0].reason
-    if paper.testable_claim.startswith("none"):
-        return "not run", paper.testable_claim.removeprefix("none").lstrip(": ") or "nothing testable here"
-    return (
-        "not run",
-        f"no claim declared yet; needs {', '.join(paper.needs)}" if paper.needs else "no claim declared yet",
-    )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from paceline.analysis.claim_verdicts import REFUTED
 from paceline.analysis.claims import ClaimResult, evaluate
 from paceline.analysis.points import WRONG
 from paceline.analysis.runs import RunComparison, compare_runs, incomparable
@@ -151,7 +152,7 @@ def judge_run(
         else:
             bins.get(c.verdict.name, decision.inconclusive).append(c)
     for found in evaluate([record], record.run.suites):
-        if found.verdict != "not reproduced":
+        if found.verdict not in REFUTED:
             continue
         waiver = next(
             (w for w in waivers if w.covers(found.suite, found.technique, claim=found.claim_id)), None

@@ -10,20 +10,27 @@ from typing import Any
 
 import click
 
-from paceline.analysis.claims import ClaimResult, LedgerRow
+from paceline.analysis.claim_verdicts import REFUTED
+from paceline.analysis.claims import ClaimResult
+from paceline.analysis.headlines import LedgerRow, conforming
 from paceline.base.errors import EXIT_OK, EXIT_REGRESSION
 from paceline.cli.options import json_option, print_json, results_option, warn, wide_option
-from paceline.report.claimstext import OWN_BOUND, claims_page, found_text, sides
+from paceline.report.claimspage import claims_page
+from paceline.report.claimstext import OWN_BOUND, found_text, sides
+from paceline.report.headlinetext import null_text
 from paceline.report.premisetext import SETTLES
 from paceline.report.terminal import laid_out, terminal_width
-from paceline.spec.papers import load_papers
 from paceline.spec.premises import SettledBy
-from paceline.workflows.claiming import claim_counts, claim_facts, current_ledger
+from paceline.workflows.claiming import claim_counts, claim_facts, current_ledger, headline_facts
 
 
 def list_options(command: Any) -> Any:
     """Add what chooses and writes rows of the ledger."""
     command = wide_option(json_option(results_option(command)))
+    command = click.option(
+        "--null", "nulls", is_flag=True,
+        help="Show each claim that quotes a paper beside its arm without the mechanism.",
+    )(command)  # fmt: skip
     command = click.option("--verdict", default=None, help="Show only claims with this verdict.")(command)
     return click.option("--family", default=None, help="Show only claims of this family.")(command)
 
@@ -42,7 +49,7 @@ def claims(context: click.Context, /, **chosen: Any) -> None:
 @claims.command("list")
 @list_options
 def list_claims(
-    family: str | None, verdict: str | None, wide: bool, results: Path | None, as_json: bool
+    family: str | None, verdict: str | None, nulls: bool, wide: bool, results: Path | None, as_json: bool
 ) -> None:
     """List all papers, each with a verdict or the reason why it has none."""
     rows, counts, measured = current_ledger(results, family=family, verdict=verdict, say=warn)
@@ -57,6 +64,9 @@ def list_claims(
             "papers": [_plain_row(r) for r in rows],
         }
         print_json({**data, "bounds": [claim_facts(c) for c in bounds], "warnings": warnings})
+        return
+    if nulls:
+        click.echo(_null_table(measured, wide=wide))
         return
     table = [(r.paper.slug, r.paper.family, str(r.paper.tier), r.verdict, _why(r)) for r in rows]
     headers = ("paper", "family", "tier", "verdict", "why, or what it needs")
@@ -81,13 +91,13 @@ def check(wide: bool, results: Path | None, style: str, as_json: bool) -> None:
     """Evaluate every claim on the stored runs; exit 1 when one was refuted."""
     if as_json and style == "md":
         raise click.UsageError("--json and --format md ask for two texts; give one of them")
-    _, counts, found = current_ledger(results, say=warn)
+    papers, _, found = current_ledger(results, say=warn)
     if as_json:
         print_json([claim_facts(c) for c in found])
     elif style == "md":
         given = f" --results {results}" if results else ""
         command = f"paceline claims check{given} --format md"
-        click.echo(claims_page(found, counts, load_papers(), command=command), nl=False)
+        click.echo(claims_page(found, papers, command=command), nl=False)
     else:
         rows = [
             (c.paper or OWN_BOUND, c.claim_id, c.metric, sides(c), c.expectation, _found(c), c.verdict)
@@ -95,8 +105,16 @@ def check(wide: bool, results: Path | None, style: str, as_json: bool) -> None:
         ]
         headers = ("paper", "claim", "metric", "measured", "expected", "found", "verdict")
         click.echo(_laid_out(headers, rows, wide=wide, leaving=("claim", "paper")))
-    refuted = any(c.verdict == "not reproduced" for c in found)
+    refuted = any(c.verdict in REFUTED for c in found)
     sys.exit(EXIT_REGRESSION if refuted else EXIT_OK)
+
+
+def _null_table(claims: Iterable[ClaimResult], *, wide: bool) -> str:
+    """Return the claims that quote a paper, each with what its arm without the mechanism came to."""
+    shown = [c for c in claims if c.reproduces and c.worst is not None]
+    rows = [(c.paper or "", c.claim_id, c.expectation, found_text(c), null_text(c), c.verdict) for c in shown]
+    headers = ("paper", "claim", "expected", "found", "without the mechanism", "verdict")
+    return _laid_out(headers, rows, wide=wide, leaving=("expected", "paper"))
 
 
 def _settling(claims: Iterable[ClaimResult]) -> dict[SettledBy, int]:
@@ -109,7 +127,8 @@ def _found(claim: ClaimResult) -> str:
 
 
 def _why(row: LedgerRow) -> str:
-    return row.reason or "; ".join(f"{r.claim_id}: {r.verdict}" for r in row.results)
+    tested = [f"{h.headline.says}: {h.verdict}" for h in row.headlines if h.tested]
+    return "; ".join(filter(None, (*tested, row.reason, conforming(row.results))))
 
 
 def _laid_out(
@@ -126,5 +145,6 @@ def _plain_row(row: LedgerRow) -> dict[str, Any]:
         "verdict": row.verdict,
         "reason": row.reason,
         "settled_by": list(row.settled_by),
+        "headlines": [headline_facts(h) for h in row.headlines],
         "claims": [claim_facts(r) for r in row.results],
     }

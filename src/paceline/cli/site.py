@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from paceline.analysis.claims import evaluate, ledger, with_own_suites
+from paceline.analysis.claims import evaluate, with_own_suites
+from paceline.analysis.headlines import ledger
 from paceline.base.collection import without_collection
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError

@@ -31,14 +31,19 @@ VERDICT_CLASSES = {
     "faster": "good",
     "better": "good",
     "reproduced": "good",
+    "conforms": "good",
     "slower": "bad",
     "worse": "bad",
     "not reproduced": "bad",
+    "does not conform": "bad",
     "incomparable": "bad",
     "invalid": "bad",
     "NO": "bad",
     "equivalent": "even",
     "partly": "even",
+    "partly tested": "even",
+    "conforms in part": "even",
+    "consistent with a model": "even",
     "not testable here": "quiet",
 }
 """Class of the style sheet for each verdict; the rest stays quiet."""
@@ -175,6 +180,9 @@ def rows_grid(
 ) -> Grid:
     """Make a grid of one group of rows from texts and cells."""
     kinds = column_kinds(headers, [[c.text if isinstance(c, Cell) else c for c in row] for row in rows])
+    for i in range(len(headers)):  # a heading stands where its cells do
+        if any(isinstance(row[i], Cell) and row[i].kind.startswith("text") for row in rows):  # type: ignore[union-attr]
+            kinds[i] = "text"
     cells = tuple(
         tuple(
             c if isinstance(c, Cell) else body_cell(h, c, kind)

@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paceline.analysis.claim_verdicts import UNTESTABLE
-from paceline.analysis.claims import ClaimResult, LedgerRow
+from paceline.analysis.claims import ClaimResult
 from paceline.analysis.evidence import PointKey
+from paceline.analysis.headlines import PAPER_VERDICTS, LedgerRow
 from paceline.records.record import STATUSES, Run
 from paceline.records.store import RunRecord
 from paceline.report.boards import slug
 from paceline.report.claimstext import PAPERS_NUMBER, STATEMENT, found_text, sides
+from paceline.report.headlinetext import HEADLINE_HEADERS, headline_cells
 from paceline.report.html import Cell, Grid, rows_grid, verdict_class
 from paceline.report.partly import verdict_with_part
 from paceline.report.premisetext import (
@@ -227,6 +228,23 @@ def claim_grid(
     return rows_grid("claims", headers, rows)
 
 
+def headline_grid(row: LedgerRow) -> Grid:
+    """Return a paper's headlines: what it says, what was found, what the null arm gives, and what is not tested."""
+    rows: list[list[Cell | str]] = []
+    for headline in row.headlines:
+        says, found, null, verdict, untested = headline_cells(headline)
+        rows.append(
+            [
+                Cell(text=says, kind="text prose"),
+                Cell(text=found, kind="text broken"),
+                Cell(text=null, kind="text broken"),
+                Cell(text=verdict, kind=f"text verdict {verdict_class(headline.verdict)}"),
+                Cell(text=untested, kind="text prose"),
+            ]
+        )
+    return rows_grid("headlines", HEADLINE_HEADERS, rows)
+
+
 def ledger_families(rows: Sequence[LedgerRow]) -> list[tuple[str, list[LedgerRow]]]:
     """Group papers by family: those inside first, in the order of the ledger."""
     found: dict[str, list[LedgerRow]] = {}
@@ -238,8 +256,8 @@ def ledger_families(rows: Sequence[LedgerRow]) -> list[tuple[str, list[LedgerRow
 def verdict_counts(rows: Sequence[LedgerRow]) -> list[tuple[str, int, str]]:
     """Return (verdict, number, class) of some papers."""
     counts = Counter(row.verdict for row in rows)
-    order = ["reproduced", "partly", "not reproduced", UNTESTABLE, "inconclusive", "not run", "outside"]
-    names = sorted(counts, key=lambda v: order.index(v) if v in order else len(order))
+    order = ("reproduced", "partly tested", "partly", *PAPER_VERDICTS)
+    names = sorted(counts, key=order.index)
     return [(name, counts[name], verdict_class(name)) for name in names]
 
 

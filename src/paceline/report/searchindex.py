@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from paceline.analysis.claims import LedgerRow
+from paceline.analysis.headlines import LedgerRow
 from paceline.base.counting import number_of
 from paceline.base.family import family_names, load_family
 from paceline.report.boardpages import param_text, table_labels

@@ -65,7 +65,7 @@ KINDS = (
         title="a ledger of papers",
         use="paceline list papers",
         keys=_keys(
-            "slug title family group tier method claim testable_claim baseline needs repo outside_reason",
+            "slug title family group tier method claim testable_claim baseline needs repo outside_reason headlines",
         ),
     ),
 )

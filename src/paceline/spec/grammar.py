@@ -223,6 +223,19 @@ class Said(FileModel):
     scale: str = Field("", description="Models, devices and data of the paper's measurement.")
 
 
+class NullArm(FileModel):
+    """An arm without the mechanism, in the place of one of a claim's sides."""
+
+    technique: str | None = Field(None, description="Label in the place of the claim's technique.")
+    versus: str | None = Field(None, description="Label in the place of the other side.")
+
+    @model_validator(mode="after")
+    def _one_side(self) -> NullArm:
+        if (self.technique is None) == (self.versus is None):
+            raise ValueError("a null arm stands in the place of one side: 'technique' or 'versus'")
+        return self
+
+
 class Claim(FileModel):
     """A paper's statement, or a bound of the suite's own, as something that this suite measures."""
 
@@ -235,7 +248,9 @@ class Claim(FileModel):
         "qualitative", description="What the paper's number is: its best case, a mean, a range, a bound."
     )
     said: Said | None = Field(
-        None, description="The paper's number with its place; it is shown beside what was found."
+        None,
+        description="The paper's words or number with their place. A claim that quotes its paper is a reproduction; "
+        "one that does not is a conformance, and makes no verdict of the paper.",
     )
     whose: Literal["paper", "ours"] = Field(
         "ours",
@@ -247,6 +262,16 @@ class Claim(FileModel):
         default_factory=list,
         description="What must hold in the run for a verdict: premises, or names of the suite's.",
     )
+    null_arm: NullArm | None = Field(
+        None,
+        description="An arm without the mechanism, judged in the place of the side that has it; where it fulfils the "
+        "expectation too, the claim says nothing. Default: no effect, where that falls short of what is expected.",
+    )
+    assumed: dict[str, str] = Field(
+        default_factory=dict,
+        description="Parameters or laws that create the effect, and what they stand for: the verdict is at most "
+        "consistent with a model.",
+    )
     needs: Literal["cuda", "rocm", "npu"] | None = Field(
         None, description="The device that the claim is about; runs on others say nothing about it."
     )
@@ -256,6 +281,8 @@ class Claim(FileModel):
     def _numbers_have_their_place(self) -> Claim:
         if self.paper is None and (self.said is not None or self.whose == "paper"):
             raise ValueError("a bound of the suite's own is no paper's number: leave out 'said' and 'whose'")
+        if self.said is None and (self.null_arm is not None or self.assumed):
+            raise ValueError("'null_arm' and 'assumed' are about a reproduction: quote the paper in 'said'")
         if self.whose == "paper" and self.said is None:
             raise ValueError("the paper's own number needs 'said': the number, and where it stands")
         return self

@@ -7,13 +7,42 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from paceline.base.errors import UserError
 from paceline.spec import content
 from paceline.spec.file_kinds import refuse_other_kinds
 from paceline.spec.models import FileModel
+from paceline.spec.premises import SettledBy
 from paceline.spec.yamlfile import load
+
+
+class Headline(FileModel):
+    """One thing that a paper's abstract or main table says, and what tests it here."""
+
+    says: str = Field(
+        min_length=1, description="What the paper says, with its number and unit, in few words."
+    )
+    place: str = Field("abstract", description="Where it says so.")
+    claims: tuple[str, ...] = Field((), description="Ids of the claims of suites that test it.")
+    form: str = Field("", description="Where they test another form of it: why that says the same.")
+    untestable: str = Field("", description="Why nothing here tests it.")
+    settled_by: SettledBy | None = Field(
+        None, description="What would: gpu, parameters (a larger model), time or setting."
+    )
+    test: str = Field("", description="Which machine, data or command that needs.")
+
+    @model_validator(mode="after")
+    def _tested_or_not(self) -> Headline:
+        if bool(self.claims) == bool(self.untestable):
+            raise ValueError("a headline has either 'claims' that test it, or 'untestable', why none does")
+        if self.untestable and self.settled_by is None:
+            raise ValueError("an untestable headline says what would settle it: 'settled_by'")
+        if self.claims and (self.settled_by or self.test):
+            raise ValueError("'settled_by' and 'test' are about an untestable headline")
+        if self.form and not self.claims:
+            raise ValueError("'form' is about the claims of a headline")
+        return self
 
 
 class Paper(FileModel):
@@ -31,6 +60,9 @@ class Paper(FileModel):
     needs: tuple[str, ...] = Field((), description="Least resources for the testable claim.")
     repo: str | None = Field(None, description="Code named in the abstract.")
     outside_reason: str | None = Field(None, description="Why the paper lies outside the five families.")
+    headlines: tuple[Headline, ...] = Field(
+        (), description="Its sheet: all that abstract and main table say, each tested or not."
+    )
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What is wrong with the premises of a suite's claims, as far as its family and its techniques can tell."""
+"""What is wrong with premises and null arms of a suite's claims, as far as family and techniques can tell."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ NUMERIC = ("size", "count", "number", "duration", "rate")
 def premise_errors(
     model: SuiteModel, family: Family, labels: Collection[str], located: Located
 ) -> Iterator[UserError]:
-    """Yield every mistake in premises: names that are not there, and shared ones that no claim has."""
+    """Yield every mistake in premises and null arms: names that are not there, and shared ones that no claim has."""
     used: set[str] = set()
     for number, claim in enumerate(model.claims):
+        for side, label in (claim.null_arm.model_dump(exclude_none=True) if claim.null_arm else {}).items():
+            if label not in labels:
+                yield _unknown(
+                    "technique", label, labels, located.where(("claims", number, "null_arm", side))
+                )
         for place, given in enumerate(claim.premises):
             at: KeyPath = ("claims", number, "premises", place)
             if isinstance(given, Premise):

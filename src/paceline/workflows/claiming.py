@@ -8,14 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from paceline.analysis.claim_points import Premised
-from paceline.analysis.claims import (
-    PAPER_ORDER,
-    ClaimResult,
-    LedgerRow,
-    evaluate,
-    ledger,
-    with_own_suites,
-)
+from paceline.analysis.claim_verdicts import CONFORMANCE, NullFound
+from paceline.analysis.claims import ClaimResult, evaluate, with_own_suites
+from paceline.analysis.headlines import PAPER_VERDICTS, HeadlineResult, LedgerRow, ledger
 from paceline.base.errors import UserError, expected_one_of
 from paceline.records.provenance import suite_facts
 from paceline.spec import content
@@ -48,7 +43,7 @@ def current_ledger(
     papers = load_papers()
     # before the runs are read, which takes a while
     _check_choice("--family", family, {p.family for p in papers.values()})
-    _check_choice("--verdict", verdict, {*PAPER_ORDER, "not run", "outside"})
+    _check_choice("--verdict", verdict, {*PAPER_VERDICTS, *CONFORMANCE.values()})
     records = load_stores(results, say=say).records
     facts = suite_facts(load_suite(path) for path in content.suite_files().values())
     found = evaluate(records, with_own_suites(facts, records))
@@ -97,6 +92,9 @@ def claim_facts(claim: ClaimResult) -> dict[str, Any]:
         "expectation": claim.expectation,
         "verdict": claim.verdict,
         "reason": claim.reason,
+        "stands_for": "reproduction" if claim.reproduces else "conformance",
+        "null": _null_facts(claim.null) if claim.null else None,
+        "assumed": dict(claim.assumed) or None,
         "premise": claim.premise,
         "premises": [_premise_facts(p) for p in claim.premises],
         "settled_by": list(claim.settled_by),
@@ -109,6 +107,33 @@ def claim_facts(claim: ClaimResult) -> dict[str, Any]:
         ],
         "run_id": claim.run_id,
         "host_class": claim.host_class,
+    }
+
+
+def headline_facts(row: HeadlineResult) -> dict[str, Any]:
+    """Return a paper's headline as plain data: what it says, how it is tested, by which claims, with which verdict."""
+    headline = row.headline
+    return {
+        "says": headline.says,
+        "place": headline.place,
+        "tested": row.how,
+        "verdict": row.verdict,
+        "claims": list(headline.claims),
+        "form": headline.form or None,
+        "untestable": headline.untestable or None,
+        "settled_by": headline.settled_by,
+        "test": headline.test or None,
+    }
+
+
+def _null_facts(null: NullFound) -> dict[str, Any]:
+    found = null.estimate
+    return {
+        "technique": null.technique,
+        "verdict": null.verdict,
+        "value": found.value if found else None,
+        "low": found.low if found else None,
+        "high": found.high if found else None,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from paceline.analysis.headlines import conforming
 from paceline.report import runpages as runs
 from paceline.report.html import verdict_class
 from paceline.report.sitedata import File, PageKind, Site
@@ -33,6 +34,8 @@ def claims_page(site: Site) -> str:
         verdicts=runs.verdict_counts(site.given.ledger),
         num_papers=len(site.given.ledger),
         grids=grids,
+        headlines={row.paper.slug: runs.headline_grid(row) for row in site.given.ledger if row.headlines},
+        conforming=conforming,
         bounds=runs.claim_grid(site.given.bounds, hrefs, places) if site.given.bounds else None,
         verdict_class=verdict_class,
         facets=runs.facets,

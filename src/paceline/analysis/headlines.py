@@ -1,0 +1,179 @@
+"""Papers: what each says, headline by headline, and which verdict follows for the paper.
+
+A paper's sheet names its headlines, and for each the claims that test it, or why none does. The paper's verdict is the
+worst of its tested headlines; it is reproduced where all of them are tested and hold, and partly tested where those
+that are tested hold and others are not. What only conforms (bytes, closed forms, bounds of ours) tests no headline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from paceline.analysis.claim_verdicts import CONFORMANCE, UNTESTABLE, WORST_FIRST
+from paceline.analysis.claims import ClaimResult
+from paceline.spec.papers import Headline, Paper
+from paceline.spec.premises import SettledBy
+
+NOT_RUN = "not run"
+PARTLY_TESTED = "partly tested"
+NO_SHEET = "the paper's headlines are not listed yet"
+OUTSIDE = "outside"
+TESTED_ORDER = (*WORST_FIRST[:2], "says nothing", "consistent with a model", *WORST_FIRST[2:])
+"""Verdicts of a tested headline: of several claims, and of several headlines, the first counts."""
+PAPER_VERDICTS = (*TESTED_ORDER[:-1], PARTLY_TESTED, "reproduced", UNTESTABLE, NOT_RUN, OUTSIDE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadlineResult:
+    """One headline of a paper with the claims that test it."""
+
+    headline: Headline
+    results: tuple[ClaimResult, ...] = ()
+    """Its claims, those that only conform among them."""
+    verdict: str = NOT_RUN
+
+    @property
+    def tested(self) -> bool:
+        """Whether a run decided something of it."""
+        return self.verdict in TESTED_ORDER
+
+    @property
+    def how(self) -> str:
+        """Say how it is tested: itself, in another form, by counts that conform or do not, or not at all."""
+        if self.verdict in CONFORMANCE.values():
+            return "counted"
+        if not self.tested:
+            return "not tested"
+        return "tested in another form" if self.headline.form else "tested"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRow:
+    """One paper with the verdicts of its headlines and claims, or the reason why there is none."""
+
+    paper: Paper
+    results: tuple[ClaimResult, ...] = ()
+    headlines: tuple[HeadlineResult, ...] = ()
+    verdict: str = NOT_RUN
+    reason: str | None = None
+
+    @property
+    def settled_by(self) -> tuple[SettledBy, ...]:
+        """What would settle its claims and the headlines that nothing tests, each once."""
+        claims = [s for result in self.results for s in result.settled_by]
+        sheet = [h.headline.settled_by for h in self.headlines if h.headline.settled_by is not None]
+        return tuple(dict.fromkeys((*claims, *sheet)))
+
+    @property
+    def premise(self) -> tuple[str, ...]:
+        """How the premises of its claims stand, each once; none where no claim states any."""
+        return tuple(dict.fromkeys(r.premise for r in self.results if r.premises)) or ("none",)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """All papers with what is known of their claims."""
+
+    rows: list[LedgerRow] = field(default_factory=list)
+
+    def counts(self) -> dict[str, int]:
+        """Number of papers by verdict."""
+        counts: dict[str, int] = {}
+        for row in self.rows:
+            counts[row.verdict] = counts.get(row.verdict, 0) + 1
+        return dict(sorted(counts.items()))
+
+
+def ledger(papers: Mapping[str, Paper], results: Iterable[ClaimResult]) -> Ledger:
+    """Give every paper a verdict or the reason why it has none."""
+    by_paper: dict[str, list[ClaimResult]] = {}
+    for result in results:
+        if result.paper is not None:
+            by_paper.setdefault(result.paper, []).append(result)
+    return Ledger(rows=[_row(paper, by_paper.get(paper.slug, ())) for paper in papers.values()])
+
+
+def _row(paper: Paper, results: Sequence[ClaimResult]) -> LedgerRow:
+    headlines = tuple(_headlines(paper, results))
+    verdict, reason = _verdict(paper, results, headlines)
+    return LedgerRow(paper=paper, results=tuple(results), headlines=headlines, verdict=verdict, reason=reason)
+
+
+def _headlines(paper: Paper, results: Sequence[ClaimResult]) -> Iterator[HeadlineResult]:
+    """Yield the rows of a paper's sheet, and one for each claim that quotes it and is on no row."""
+    listed: set[str] = set()
+    for headline in paper.headlines:
+        listed.update(headline.claims)
+        own = tuple(r for r in results if r.claim_id in headline.claims)
+        yield HeadlineResult(headline=headline, results=own, verdict=_of_claims(headline, own))
+    for result in results:
+        if result.reproduces and result.claim_id not in listed:
+            said = Headline(says=result.said["number"], place=result.said["place"], claims=(result.claim_id,))
+            yield HeadlineResult(headline=said, results=(result,), verdict=_of_claims(said, (result,)))
+
+
+def _of_claims(headline: Headline, results: Sequence[ClaimResult]) -> str:
+    """Return the worst verdict of the claims that reproduce; what none of them decided is no test."""
+    if headline.untestable:
+        return UNTESTABLE
+    found = [r.verdict for r in results if r.reproduces]
+    tested = [v for v in found if v in TESTED_ORDER]
+    if tested:
+        return min(tested, key=TESTED_ORDER.index)
+    if UNTESTABLE in found:
+        return UNTESTABLE
+    counted = [r.verdict for r in results if r.verdict in CONFORMANCE.values()]
+    return counted[0] if counted and NOT_RUN not in found else NOT_RUN
+
+
+def _verdict(
+    paper: Paper, results: Sequence[ClaimResult], headlines: Sequence[HeadlineResult]
+) -> tuple[str, str | None]:
+    if paper.family == OUTSIDE:
+        return OUTSIDE, paper.outside_reason
+    if not results and not headlines:
+        return NOT_RUN, _why_no_claim(paper)
+    tested = [h for h in headlines if h.tested]
+    untested = [h for h in headlines if not h.tested]
+    remarks = [f"not tested: {_untested_text(h)}" for h in untested]
+    if not paper.headlines:
+        remarks.append(NO_SHEET)
+    reason = "; ".join(remarks) or None
+    if tested:
+        worst = min((h.verdict for h in tested), key=TESTED_ORDER.index)
+        if worst == "reproduced" and remarks:
+            worst = PARTLY_TESTED
+        return worst, reason
+    if any(h.verdict == UNTESTABLE for h in untested):
+        return UNTESTABLE, reason
+    return NOT_RUN, reason
+
+
+def _untested_text(row: HeadlineResult) -> str:
+    headline = row.headline
+    if headline.untestable:
+        return f"{headline.says} ({headline.untestable})"
+    if row.verdict == UNTESTABLE:
+        own = next(r for r in row.results if r.verdict == UNTESTABLE)
+        return f"{headline.says} ({own.reason})"
+    if row.verdict == NOT_RUN:
+        own_reason = next((r.reason for r in row.results if r.verdict == NOT_RUN), "no claim measures it")
+        return f"{headline.says} ({own_reason})"
+    return f"{headline.says} (what was counted {row.verdict})"
+
+
+def _why_no_claim(paper: Paper) -> str:
+    if paper.testable_claim.startswith("none"):
+        return paper.testable_claim.removeprefix("none").lstrip(": ") or "nothing testable here"
+    if paper.needs:
+        return f"no claim declared yet; needs {', '.join(paper.needs)}"
+    return "no claim declared yet"
+
+
+def conforming(results: Iterable[ClaimResult]) -> str:
+    """Say how many of a paper's conformances hold; nothing where it has none."""
+    found = [r.verdict for r in results if r.verdict in CONFORMANCE.values()]
+    if not found:
+        return ""
+    return f"conformances that hold: {found.count('conforms')} of {len(found)}"

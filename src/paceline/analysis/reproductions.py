@@ -1,0 +1,122 @@
+"""What a claim's interval is worth: whether it reproduces what a paper says, and by which rule it does not.
+
+The rules, in this order, for a claim whose interval is as expected, or in its direction:
+
+1. It quotes its paper, and its interval has a width. Otherwise it is a conformance: a bound of ours, a closed form, a
+   count.
+2. An arm without the mechanism, in the technique's place, falls short by its whole interval. Otherwise the claim says
+   nothing.
+3. The interval does not lie wholly on the wrong side of no effect. Otherwise the claim holds partly.
+4. Where it is about the paper's best, mean or range, the bound is the paper's own. Otherwise it holds partly.
+5. Nothing that creates the effect is assumed. Otherwise it is consistent with a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from paceline.analysis.claim_points import Found, Sides, measured_in
+from paceline.analysis.claim_verdicts import (
+    CONFORMANCE,
+    SIZED,
+    ClaimVerdictName,
+    NullFound,
+    beyond_no_effect,
+    decided,
+    excludes_no_effect,
+    has_width,
+    order_of,
+)
+from paceline.analysis.points import Point
+from paceline.base.family import Family
+from paceline.stats.estimates import Estimate
+
+
+def null_found(
+    claim: Mapping[str, Any], sides: Sides, found: Sequence[Found], points: Sequence[Point], family: Family
+) -> NullFound | None:
+    """Judge a claim with an arm that has no mechanism in the place of the side that has it.
+
+    Args:
+        claim: As suites write it.
+        sides: Its sides.
+        found: What was found of it; the arm is looked for in the same runs.
+        points: Of the place.
+        family: Theirs.
+
+    Returns:
+        None where the claim names no arm, and no effect would fulfil what it expects.
+    """
+    given = {side: label for side, label in (claim.get("null_arm") or {}).items() if label is not None}
+    if not found:
+        return None
+    if not given:
+        short = sides.other is not None and excludes_no_effect(claim["expect"])
+        return NullFound(technique="", verdict="not reproduced") if short else None
+    ((side, label),) = given.items()
+    arm = _with_arm(sides, side, label)
+    runs = {run.run_id for one_found in found for run in one_found.runs}
+    there = [point for point in points if point.run.run_id in runs]
+    measured = measured_in(there, arm, family)
+    if not measured.found:
+        return NullFound(technique=label)
+    worst = min(
+        (f.estimate for f in measured.found), key=lambda estimate: order_of(claim["expect"], estimate)
+    )
+    return NullFound(technique=label, estimate=worst, verdict=decided(claim["expect"], worst))
+
+
+def _with_arm(sides: Sides, side: str, label: str) -> Sides:
+    """Return a claim's sides with an arm in the place of one; both, where they are one technique at two settings."""
+    if sides.other == sides.technique:
+        return replace(sides, technique=label, other=label)
+    return replace(sides, technique=label) if side == "technique" else replace(sides, other=label)
+
+
+def is_reproduction(claim: Mapping[str, Any]) -> bool:
+    """Return whether a claim is about a paper's own words: it quotes them."""
+    return claim.get("paper") is not None and bool(claim.get("said"))
+
+
+def judged(
+    claim: Mapping[str, Any], verdict: ClaimVerdictName, estimate: Estimate, null: NullFound | None
+) -> tuple[ClaimVerdictName, str | None]:
+    """Return what the verdict of an interval is worth, and the rule that made it less.
+
+    Args:
+        claim: As suites write it.
+        verdict: Of the interval that decided.
+        estimate: That interval.
+        null: What the arm without the mechanism came to.
+    """
+    if not is_reproduction(claim):
+        return CONFORMANCE.get(verdict, verdict), None
+    if not has_width(estimate):
+        return CONFORMANCE.get(verdict, verdict), "a count without an interval: it conforms or does not"
+    if verdict not in ("reproduced", "partly"):
+        return verdict, None
+    if null is None:
+        return "says nothing", "no arm without the mechanism is held against it (null_arm:)"
+    if not null.tells(verdict):
+        return "says nothing", _null_text(null)
+    expect = claim["expect"]
+    if verdict == "reproduced" and beyond_no_effect(expect, estimate):
+        verdict, why = "partly", "the whole interval lies on the other side of no effect, within the slack"
+    elif verdict == "reproduced" and claim["scope"] in SIZED and claim.get("whose") != "paper":
+        verdict, why = "partly", "the direction: the bound is ours, and looser than the paper's number"
+    else:
+        why = ""
+    if claim.get("assumed"):
+        assumed = "; ".join(f"{name}: {text}" for name, text in claim["assumed"].items())
+        return "consistent with a model", "; ".join(filter(None, (f"assumed: {assumed}", why)))
+    return verdict, why or None
+
+
+def _null_text(null: NullFound) -> str:
+    if null.verdict is None:
+        return f"{null.technique}, which lacks the mechanism, is not in the runs that decided"
+    if null.verdict == "inconclusive":
+        return f"{null.technique}, which lacks the mechanism, may do as well: its interval holds the bound"
+    return f"{null.technique}, which lacks the mechanism, does as well"

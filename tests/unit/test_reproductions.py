@@ -1,0 +1,198 @@
+"""What the verdict of a claim is worth: doctored records and suites change it, each by its own rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import record_factory as factory
+from test_claims import WOBBLE, claim, facts, paper, record
+
+from paceline.analysis.claim_verdicts import has_width
+from paceline.analysis.claims import ClaimResult, evaluate
+from paceline.analysis.headlines import LedgerRow, ledger
+from paceline.records.store import RunRecord
+from paceline.report.headlinetext import headline_cells, null_text
+from paceline.report.html import Cell, rows_grid
+from paceline.spec import content
+from paceline.spec.papers import Headline, load_papers
+from paceline.spec.suite_file import load_suite
+from paceline.stats.estimates import Estimate
+
+SLOW = {"ratio_at_most": 1.05}
+"""No effect fulfils it: a null arm has to be named."""
+
+
+def with_arm(ratio: float, null: float | None, *, noise: float = 1.0) -> RunRecord:
+    """Return a run in which ring is so many times as slow as the baseline, and tree, without the mechanism, too."""
+    made = record(ratio)
+    if null is None:
+        return made
+    lines = factory.launches(made.run, "tree", [null * (1 + (w - 1) * noise) for w in WOBBLE])
+    return factory.in_memory(made.run, [*made.measurements, *lines])
+
+
+def judged(found: RunRecord, expect: dict[str, float], **changes: Any) -> ClaimResult:
+    (result,) = evaluate([found], facts({**claim(expect), **changes}))
+    return result
+
+
+TREE = {"technique": "tree"}
+
+
+@pytest.mark.parametrize(
+    ("null", "noise", "verdict", "words"),
+    [
+        (1.4, 1.0, "reproduced", ""),
+        (0.7, 1.0, "says nothing", "tree, which lacks the mechanism, does as well"),
+        (1.05, 1.0, "says nothing", "may do as well"),
+        (None, 1.0, "says nothing", "is not in the runs that decided"),
+    ],
+)
+def test_an_arm_without_the_mechanism_has_to_fall_short(
+    null: float | None, noise: float, verdict: str, words: str
+) -> None:
+    found = judged(with_arm(0.7, null, noise=noise), SLOW, null_arm=TREE)
+    assert found.verdict == verdict
+    assert words in (found.reason or "")
+
+
+def test_an_expectation_that_no_effect_fulfils_needs_an_arm() -> None:
+    assert judged(record(0.7), SLOW).reason == "no arm without the mechanism is held against it (null_arm:)"
+    assert judged(record(0.7), {"ratio_at_most": 0.8}).verdict == "reproduced"
+    assert judged(record(0.7), {"ratio_at_most": 1.0}).verdict == "reproduced", (
+        "no effect is no whole interval below 1"
+    )
+    assert judged(record(2.0), {"value_at_most": 3.0}).verdict == "says nothing"
+
+
+def test_an_arm_that_holds_in_part_says_as_much_as_a_technique_that_does() -> None:
+    fast = {"ratio_at_most": 0.5}
+    assert judged(with_arm(0.7, 1.2), fast, null_arm=TREE).verdict == "partly"
+    assert judged(with_arm(0.7, 0.8), fast, null_arm=TREE).verdict == "says nothing"
+    assert judged(with_arm(0.4, 0.8), fast, null_arm=TREE).verdict == "reproduced"
+
+
+def test_an_arm_stands_in_the_place_of_the_side_that_has_the_mechanism() -> None:
+    """The baseline loses at most so much against ring: tree in ring's place loses more, or as little."""
+    swapped = {"metric": "latency", "technique": "native", "versus": "ring"}
+    for null, verdict in ((0.5, "reproduced"), (1.0, "says nothing")):
+        found = judged(
+            with_arm(1.01, null), {"ratio_at_most": 1.1}, measure=swapped, null_arm={"versus": "tree"}
+        )
+        assert found.verdict == verdict
+
+
+def test_the_wrong_side_of_no_effect_is_never_reproduced() -> None:
+    found = judged(with_arm(1.03, 1.4), SLOW, null_arm=TREE)
+    assert (found.verdict, found.reason) == (
+        "partly",
+        "the whole interval lies on the other side of no effect, within the slack",
+    )
+    lost = judged(with_arm(0.95, 0.5), {"ratio_at_least": 0.9}, null_arm=TREE)
+    assert lost.verdict == "partly"
+
+
+@pytest.mark.parametrize("scope", ["best", "mean", "range"])
+def test_a_papers_number_is_reproduced_by_its_own_bound_alone(scope: str) -> None:
+    fast = {"ratio_at_most": 0.8}
+    assert judged(record(0.5), fast, scope=scope).verdict == "partly"
+    assert judged(record(0.5), fast, scope=scope, whose="paper").verdict == "reproduced"
+
+
+def test_a_count_is_no_reproduction() -> None:
+    run = factory.make_run()
+    lines = factory.launches(run, "native", [1.0] * 5) + factory.launches(run, "ring", [0.5] * 5)
+    found = judged(factory.in_memory(run, lines), {"ratio_at_most": 0.8})
+    assert found.verdict == "conforms" and "count" in (found.reason or "")
+    assert not has_width(Estimate(value=2.0, low=2.0, high=2.0, method="", num_launches=5))
+    assert has_width(Estimate(value=2.0, low=1.99, high=2.0, method="", num_launches=5))
+
+
+def test_what_quotes_nobody_conforms_or_does_not() -> None:
+    for ratio, verdict in ((0.5, "conforms"), (0.9, "conforms in part"), (1.5, "does not conform")):
+        assert judged(record(ratio), {"ratio_at_most": 0.8}, said=None).verdict == verdict
+
+
+def test_what_was_assumed_makes_no_more_than_a_model() -> None:
+    found = judged(record(0.5), {"ratio_at_most": 0.8}, assumed={"tool_s": "fixed times"})
+    assert found.verdict == "consistent with a model"
+    assert "assumed: tool_s: fixed times" in (found.reason or "")
+    assert judged(record(1.5), {"ratio_at_most": 0.8}, assumed={"a": "b"}).verdict == "not reproduced"
+
+
+def row_of(results: list[ClaimResult], *headlines: Headline) -> LedgerRow:
+    return ledger({"pccl": paper("pccl", headlines=headlines)}, results).rows[0]
+
+
+TESTED = Headline(says="faster", claims=("one",))
+UNTESTED = Headline(
+    says="on a thousand GPUs", untestable="a thousand GPUs", settled_by="gpu", test="a cluster"
+)
+
+
+def test_a_paper_is_reproduced_where_every_headline_is_tested_and_holds() -> None:
+    good, bad = judged(record(0.5), {"ratio_at_most": 0.8}), judged(record(1.5), {"ratio_at_most": 0.8})
+    assert row_of([good], TESTED).verdict == "reproduced"
+    assert row_of([good], TESTED, UNTESTED).verdict == "partly tested"
+    assert row_of([good, bad], TESTED).verdict == "not reproduced"
+    assert row_of([], UNTESTED).verdict == "not testable here"
+    assert row_of([good]).verdict == "partly tested", "a headline that is left out costs the verdict"
+
+
+def test_what_only_conforms_tests_no_headline() -> None:
+    bound = judged(record(0.5), {"ratio_at_most": 0.8}, said=None)
+    row = row_of([bound], TESTED)
+    assert (row.verdict, row.headlines[0].how) == ("not run", "counted")
+    assert row_of([bound], TESTED, UNTESTED).verdict == "not testable here"
+
+
+def test_a_headline_says_what_was_found_what_the_null_arm_gives_and_what_is_not_tested() -> None:
+    found = judged(with_arm(0.7, 1.4), SLOW, null_arm=TREE)
+    assert null_text(found).startswith("tree: 1.4")
+    says, measured, null, verdict, untested = headline_cells(row_of([found], TESTED).headlines[0])
+    assert (says, verdict, untested) == ("faster (abstract)", "reproduced", "")
+    assert "latency of ring / native: 0.7" in measured and null == null_text(found)
+    *_, verdict, untested = headline_cells(row_of([], UNTESTED).headlines[0])
+    assert (verdict, untested) == ("not testable here", "a thousand GPUs; needs GPU; a cluster")
+    assert null_text(judged(record(0.5), {"ratio_at_most": 0.8})) == "no effect"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"says": "a"},
+        {"says": "a", "claims": ["one"], "untestable": "b", "settled_by": "gpu"},
+        {"says": "a", "untestable": "b"},
+        {"says": "a", "claims": ["one"], "settled_by": "gpu"},
+        {"says": "a", "untestable": "b", "settled_by": "gpu", "form": "c"},
+    ],
+)
+def test_a_headline_is_tested_or_says_why_not(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"headline|form|settled_by"):
+        Headline.model_validate(given)
+
+
+def shipped_claims() -> dict[str, dict[str, bool]]:
+    """Return for each paper its claims in shipped suites, and whether each quotes it."""
+    found: dict[str, dict[str, bool]] = {}
+    for path in content.suite_files().values():
+        for one in load_suite(path).model.claims:
+            if one.paper is not None:
+                own = found.setdefault(one.paper, {})
+                own[one.id] = own.get(one.id, False) or one.said is not None
+    return found
+
+
+def test_every_paper_with_claims_has_a_sheet_and_each_claim_that_quotes_it_is_on_it() -> None:
+    papers, claims = load_papers(), shipped_claims()
+    assert [slug for slug in claims if not papers[slug].headlines] == []
+    listed = {slug: {c for h in papers[slug].headlines for c in h.claims} for slug in claims}
+    assert {s: sorted(listed[s] - set(own)) for s, own in claims.items() if listed[s] - set(own)} == {}
+    quoting = {slug: {c for c, quotes in own.items() if quotes} for slug, own in claims.items()}
+    assert {s: sorted(q - listed[s]) for s, q in quoting.items() if q - listed[s]} == {}
+
+
+def test_a_heading_stands_where_the_words_below_it_do() -> None:
+    grid = rows_grid("t", ("says", "n"), [[Cell(text="90 % of anomalies", kind="text prose"), "3"]])
+    assert [header.kind for header in grid.headers] == ["text", "num"]
