@@ -61,7 +61,7 @@ def closed(job: Path) -> bool:
 
 
 def test_a_pod_on_a_lost_node_that_cannot_be_deleted_does_not_keep_the_run_from_its_record(job: Path) -> None:
-    lost = PodState(name="p", node="node-a", phase="Running", ending="NODE_LOST", why="Taint manager")
+    lost = PodState(name="p", node="node-a", ending="NODE_LOST", why="Taint manager")
     kubectl = Answers(View(job=JobState(), pods=(lost,)), deletes=False)
     execution = KubernetesExecution(job, settings(), TICKET_OF_ONE, kubectl)
     assert execution.poll() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from paceline.records.record import Event
 from paceline.records.record_file import run_id_of
 from paceline.records.record_writer import RecordWriter
 from paceline.records.store import Loaded, RunRecord, load, record_paths
-from paceline.report import pagecache
+from paceline.report import datapages, docpages, pagecache, searchindex
 from paceline.report.boards import Board
 from paceline.report.kinds import boards, runs
 from paceline.report.pagecache import PageCache
@@ -54,6 +55,58 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(boards, "board_page", board)
     monkeypatch.setattr(runs, "run_page", run)
     return found
+
+
+DOCS = {"README.md": "# All\n\n[one](one.md)\n", "one.md": "# One\n\n## Part\n\nText.\n"}
+
+
+@pytest.fixture
+def costly(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was parsed and packed, while a test looks: documents, and tables as Parquet."""
+    found: list[str] = []
+    real_page, real_sections, real_parquet = (
+        docpages.doc_page,
+        searchindex.doc_sections,
+        datapages.parquet_bytes,
+    )
+
+    def page(name: str, text: str, docs: Mapping[str, str]) -> docpages.DocPage:
+        found.append(f"page of {name}")
+        return real_page(name, text, docs)
+
+    def sections(text: str) -> list[docpages.Section]:
+        found.append(f"sections of {text.split()[1]}")
+        return real_sections(text)
+
+    def parquet(rows: Sequence[datapages.Row]) -> bytes:
+        found.append("table")
+        return real_parquet(rows)
+
+    monkeypatch.setattr(docpages, "doc_page", page)
+    monkeypatch.setattr(searchindex, "doc_sections", sections)
+    monkeypatch.setattr(datapages, "parquet_bytes", parquet)
+    return found
+
+
+def test_documents_and_tables_are_made_again_only_where_they_changed(store: Path, costly: list[str]) -> None:
+    def build(docs: Mapping[str, str]) -> tuple[dict[str, str | bytes], list[str]]:
+        costly.clear()
+        given = SiteInput(loaded=load([store]), docs=docs)
+        files = dict(render_site(given, cache=PageCache(folder=store.parent / "cache")))
+        return files, sorted(set(costly))
+
+    first, made = build(DOCS)
+    assert made == ["page of README.md", "page of one.md", "sections of All", "sections of One", "table"]
+    assert {type(text) for name, text in first.items() if name.endswith(".parquet")} == {bytes}
+    again, made = build(DOCS)
+    assert (again, made) == (first, [])
+    changed = DOCS | {"one.md": "# Other\n\nText.\n"}
+    other, made = build(changed)
+    assert made == ["page of one.md", "sections of Other"]
+    assert other == dict(render_site(SiteInput(loaded=load([store]), docs=changed)))
+    more, made = build(DOCS | {"two.md": "# Two\n"})
+    assert {"page of README.md", "page of two.md"} <= set(made)  # links to what the site holds now
+    assert more != first
 
 
 def site(store: Path, cache: PageCache | None = None) -> dict[str, str | bytes]:
@@ -153,7 +206,8 @@ def test_records_without_a_digest_are_always_drawn(tmp_path: Path) -> None:
     given = SiteInput(loaded=Loaded(records=[record(1), record(2)]))
     cache = PageCache(folder=tmp_path / "cache")
     assert dict(render_site(given, cache=cache)) == dict(render_site(given))
-    assert not (tmp_path / "cache").exists() or not list((tmp_path / "cache").glob("*.pages"))
+    other = SiteInput(loaded=Loaded(records=[record(1), record(2, launches=2)]))
+    assert dict(render_site(other, cache=cache)) == dict(render_site(other)) != dict(render_site(given))
 
 
 def test_a_folder_that_cannot_be_written_costs_time_alone(store: Path, tmp_path: Path) -> None:

@@ -686,3 +686,23 @@ def test_what_is_stale_exploratory_dirty_or_from_elsewhere_is_marked_beside_its_
         "foreign": {"unofficial"},
         "good": set(),
     }
+
+
+@pytest.mark.parametrize("dirty", [True, False])
+def test_the_facts_of_calibration_figures_are_words_and_no_keys(dirty: bool) -> None:
+    document = {
+        "figures": [{"name": "power", "value": 0.5}],
+        "code": {"commit": "4f5341e8", "dirty": dirty},
+        "host_class": "Intel Xeon",
+        "made": "2026-11-21T18:15:36Z",
+        "not_reached": ["power"],
+        "tool_version": "0.1.0",
+        "own_part": {"is_right": False},
+    }
+    text = render(calibration={"fake": document})["calibration.html"]
+    facts = dict(re.findall(r"<dt>(.*?)</dt>\s*<dd>(.*?)</dd>", text, re.S))
+    assert facts["code"] == f"commit 4f5341e8{', with uncommitted changes' if dirty else ''}"
+    assert facts["machine"] == "Intel Xeon"
+    assert facts["bounds not reached"] == "power"
+    assert facts["own part, is right"] == "no"
+    assert not [name for name in facts if "_" in name or "." in name]

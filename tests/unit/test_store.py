@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import os
 import resource
 import shutil
@@ -15,10 +16,12 @@ from typing import Any
 
 import pytest
 import record_factory as factory
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.base.errors import InfrastructureError, UserError
+from paceline.cli import application
 from paceline.records.integrity import verify
 from paceline.records.manifest import Entry, read_manifest
 from paceline.records.record_file import content_of, lines_of, pack, plain_form, run_id_of
@@ -327,3 +330,18 @@ def test_folders_of_jobs_hold_no_records(tmp_path: Path) -> None:
     (job / "events-0.jsonl").write_text("{}\n")
     loaded = load([tmp_path])
     assert len(loaded.records) == 1 and loaded.problems == []
+
+
+def test_a_list_of_runs_counts_as_the_runs_do_and_not_their_metrics(tmp_path: Path) -> None:
+    run = factory.make_run()
+    lines = factory.launches(run, "native", [1.0, 1.1])
+    lines += factory.launches(run, "native", [8.0, 8.0], metric="wire_bytes")
+    lines.append(factory.measurement(run, "ring", 0, [], status="timeout", reason="it hung"))
+    factory.write(tmp_path, run, lines)
+    told = CliRunner().invoke(application, ["store", "ls", "--results", str(tmp_path)]).stdout
+    assert "2 ok, 1 timeout" in told
+    (row,) = json.loads(
+        CliRunner().invoke(application, ["store", "ls", "--results", str(tmp_path), "--json"]).stdout
+    )
+    assert row["statuses"] == {"ok": 2, "timeout": 1}
+    assert row["measurements"] == {"ok": 4, "timeout": 1}

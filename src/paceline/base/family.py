@@ -240,7 +240,7 @@ class ComputedMetric:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Family:
     """Everything that the control plane knows about a family."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Protocol, TypeVar
 
+from paceline.base.arguments import Argument
 from paceline.base.family import ComputedMetric, DerivedMetric, Family, Metric, Parameter, Params, Scalar
 from paceline.base.footprint import Foretell
 from paceline.base.requirements import Requirements
@@ -54,6 +55,8 @@ class Operation:
     """Figures that reports compute from its metrics."""
     fixed: Mapping[str, Scalar] = field(default_factory=dict)
     """Parameters that it has as other operations do, and the only value that they can have with it."""
+    arguments: tuple[Argument, ...] = ()
+    """Of a technique's ``run``, in order; empty where techniques are called in another way."""
     place: int = 0
     """Where it stands among the family's operations in lists and tables; those with one place stand by name."""
     runner: str = ""

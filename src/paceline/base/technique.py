@@ -58,9 +58,12 @@ class Technique:
         return filled(kind, self.properties)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TechniqueSource:
-    """Where a technique was found: its metadata, file, line, digest and card (the module's docstring)."""
+    """Where a technique was found: its metadata, file, line, digest and card (the module's docstring).
+
+    A file that is read twice gives one and the same object, so that what was found out about it is remembered by it.
+    """
 
     info: Technique
     path: Path

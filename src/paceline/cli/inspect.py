@@ -175,6 +175,7 @@ def _operation_card(place: str, operation: Operation) -> dict[str, Any]:
         "operation": operation.name,
         "family": family.name,
         "summary": operation.summary,
+        **({"run": [a.text for a in operation.arguments]} if operation.arguments else {}),
         "parameters": {
             p.name: p.doc
             for p in family.parameters_for(operation.name)
@@ -182,6 +183,7 @@ def _operation_card(place: str, operation: Operation) -> dict[str, Any]:
         },
         "metrics": [m.name for m in operation.metrics],
         "techniques": sorted(info.name for info in implemented if operation.name in info.implements),
+        "begin": f"paceline new technique NAME --op {family.name}/{operation.name}",
         "source": f"src/paceline/families/{family.name}/ops/{operation.name}/",
     }
 

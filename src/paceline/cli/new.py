@@ -7,8 +7,12 @@ from pathlib import Path
 import click
 
 from paceline.base.errors import UserError, expected_one_of
+from paceline.base.operation import Operation
 from paceline.base.technique import NAME_RULE, valid_name
 from paceline.cli.options import Command
+from paceline.cli.starting import operation_named, text_for
+from paceline.spec.user_techniques import declared, suites_for
+from paceline.workflows.conformance import points_of
 
 EXAMPLES = Path(__file__).parent / "examples"
 """A suite and a technique of every family; NAME, ClassName and function_name stand for what is asked for."""
@@ -67,32 +71,63 @@ def new_suite(name: str, family: str | None, output: Path | None) -> None:
 @new.command("technique")
 @click.argument("name", metavar="[FAMILY/]NAME")
 @family_option
+@click.option(
+    "--op",
+    "operation",
+    default=None,
+    metavar="[FAMILY/]OPERATION",
+    help="What it implements [default: its family's example].",
+)
 @click.option("--output", type=click.Path(path_type=Path), default=None, help="File [default: NAME.py].")
-def new_technique(name: str, family: str | None, output: Path | None) -> None:
+def new_technique(name: str, family: str | None, operation: str | None, output: Path | None) -> None:
     """Write a technique that passes its family's conformance run, as a starting point to edit.
 
     NAME may contain an author and may begin with the family: my-lab/gather-add, kernels/my-lab/row-chunks.
+
+    With --op the file says what `run` is given, with shapes and types, and computes the operation by PyTorch's
+    operators, or as the shortest technique that is shipped does.
     """
+    if operation is not None:
+        family, short = _placed(name, family, usual=None)
+        of_family, chosen = operation_named(operation, family or None)
+        _write_technique(of_family, short, output, chosen)
+        return
     family, short = _placed(name, family)
+    _write_technique(family, short, output)
+
+
+def _write_technique(
+    family: str, short: str, output: Path | None, operation: Operation | None = None
+) -> None:
     word = short.rpartition("/")[2].replace("-", "_")
     path = output or Path(f"{word}.py")
     class_name = "".join(part.capitalize() for part in word.split("_"))
-    text = (EXAMPLES / f"{family}.py.txt").read_text(encoding="utf-8")
-    for placeholder, value in (
-        ("NAME", short),
-        ("ClassName", class_name if class_name.isidentifier() else f"Technique{class_name}"),
-        ("function_name", word if word.isidentifier() else f"technique_{word}"),
-    ):
-        text = text.replace(placeholder, value)
+    class_name = class_name if class_name.isidentifier() else f"Technique{class_name}"
+    function_name = word if word.isidentifier() else f"technique_{word}"
+    if operation is None:
+        text = (EXAMPLES / f"{family}.py.txt").read_text(encoding="utf-8")
+        for placeholder, value in (
+            ("NAME", short),
+            ("ClassName", class_name),
+            ("function_name", function_name),
+        ):
+            text = text.replace(placeholder, value)
+        suite: str | None = SUITES[family]
+    else:
+        text = text_for(family, operation, short, class_name, function_name)
+        suite = None
     _write(path, text)
-    click.echo(
-        f"wrote {path}\n  check it: paceline check {path}\n"
-        f"  run it:   paceline run {SUITES[family]} --tier quick --technique {path}"
-    )
+    if operation is not None:
+        suite = next(iter(suites_for(declared(path)[0])), None)
+    click.echo(f"wrote {path}")
+    if operation is None or points_of(family, operation.name, brief=True):
+        click.echo(f"  check it: paceline check {path}")
+    if suite is not None:
+        click.echo(f"  run it:   paceline run {suite} --tier quick --technique {path}")
 
 
-def _placed(name: str, family: str | None) -> tuple[str, str]:
-    """Return the family that is meant, and the name without it.
+def _placed(name: str, family: str | None, usual: str | None = USUAL) -> tuple[str, str]:
+    """Return the family that is meant, and the name without it; nothing where none is and none is usual.
 
     Raises:
         UserError: The name is none, or the family does not exist, or the two contradict each other.
@@ -106,7 +141,7 @@ def _placed(name: str, family: str | None) -> tuple[str, str]:
     if not valid_name(rest if first in known and slash else name):
         raise UserError(f"'{name}' is not a name", expected=f"{NAME_RULE}; its family may stand before it")
     if not slash or first not in known:
-        return family or USUAL, name
+        return family or usual or "", name
     if family not in (None, first):
         raise UserError(f"'{name}' is of {first}", where="--family", expected=first)
     return first, rest

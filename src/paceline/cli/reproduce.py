@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -35,6 +36,7 @@ from paceline.records.earlier_runs import RunTimes
 from paceline.records.identity import utc
 from paceline.records.integrity import append_event
 from paceline.records.lookup import find_measurement, find_run
+from paceline.records.own_techniques import write_sources
 from paceline.records.provenance import code_state, technique_facts, used_files
 from paceline.records.record import Event, Measurement, Run
 from paceline.records.storage import resume_command
@@ -45,6 +47,7 @@ from paceline.spec.grammar import TIERS, TierName
 from paceline.spec.plan import CaseKey, Plan, Selection, canonical, make_plan
 from paceline.spec.profile import in_image, load_runner
 from paceline.spec.suite import Suite
+from paceline.spec.user_techniques import join_user_techniques
 from paceline.workflows.choosing import expand_suites
 from paceline.workflows.running import earlier_runs, exit_code
 from paceline.workflows.stores import default_results, stores
@@ -56,6 +59,8 @@ class Target:
 
     record: RunRecord
     measurement: Measurement | None = None
+    files: Sequence[Path] = ()
+    """The users' own techniques of the run, as the record holds them."""
 
     @property
     def measurements(self) -> Sequence[Measurement]:
@@ -108,10 +113,11 @@ def reproduce(
     """Measure a record or a run again, with its code, and compare the results.
 
     RECORD is the id of a run or of a measurement; of a measurement, the whole point is measured with all its
-    techniques. The verdict is equivalent, different (exit code 1), inconclusive, or cannot (exit code 6). With cannot,
-    the command names what is missing, and measures nothing.
+    techniques. Those of a file of somebody's own are in the record, and are measured as they are there. The verdict is
+    equivalent, different (exit code 1), inconclusive, or cannot (exit code 6). With cannot, the command names what is
+    missing, and measures nothing.
     """
-    target = find_target(stores(results), name)
+    target = with_own_files(find_target(stores(results), name))
     store = results or default_results()
     elsewhere = (
         code == "record"
@@ -234,6 +240,20 @@ def find_target(roots: Sequence[Path], name: str) -> Target:
     return _own(Target(record=find_run(roots, name)))
 
 
+def with_own_files(target: Target) -> Target:
+    """Return the target with the users' techniques that its record holds, in files that go when this command ends."""
+    used = {f"{m.family}/{m.technique}" for m in target.measurements}
+    folder = click.get_current_context().with_resource(
+        tempfile.TemporaryDirectory(prefix="paceline-techniques-")
+    )
+    files, missing = write_sources(target.record.run, used, Path(folder))
+    for file in files:
+        warn(f"{file.name} is measured as the record holds it: code of whoever made the record")
+    for line in missing:
+        warn(line)
+    return replace(target, files=files)
+
+
 def _own(target: Target) -> Target:
     if target.record.run.imported_from is not None:
         raise UserError(
@@ -263,7 +283,8 @@ def plan_again(target: Target, launches: int | None) -> tuple[Plan, list[Suite]]
         UserError: A suite or the runner is gone, or none of the cases is left.
     """
     run = target.record.run
-    suites = expand_suites(sorted({m.suite for m in target.measurements}), say=warn)
+    names = sorted({m.suite for m in target.measurements})
+    suites, _ = join_user_techniques(expand_suites(names, say=warn, extra=target.files), target.files)
     count = launches or 1 + max((m.launch for m in target.record.measurements), default=0)
     selection = Selection(
         tier=_tier(run.tier),

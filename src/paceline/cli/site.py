@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from paceline.base.errors import UserError
 from paceline.base.family import family_names, load_family
 from paceline.base.technique import TechniqueSource
 from paceline.cli.options import json_option, print_json, published_option, results_option
+from paceline.cli.site_progress import SiteProgress
 from paceline.records.ancestry import ancestry_of
 from paceline.records.health import FoundHealth, path_of, read_health
 from paceline.records.proofs import read_reports
@@ -106,6 +108,7 @@ def build(
         published=published,
         cache=cache,
         reuse=not full,
+        progress=SiteProgress(to=None if as_json else sys.stderr),
     )
     if as_json:
         print_json({"site": str(target), "files": count, "runs": len(loaded.records)})
@@ -126,6 +129,7 @@ def build_site(
     published: bool = False,
     cache: Path | None = None,
     reuse: bool = True,
+    progress: SiteProgress | None = None,
 ) -> tuple[int, Loaded]:
     """Write the site of all records into a folder.
 
@@ -137,6 +141,7 @@ def build_site(
         published: Show the runs that the checkout publishes, too, behind one's own.
         cache: Folder of pages of earlier builds; None for one beside the site.
         reuse: Take pages from there.
+        progress: Told how far this is; None tells nobody.
 
     Returns:
         The number of files, and the records.
@@ -147,13 +152,14 @@ def build_site(
     from paceline.report.site import render_site  # noqa: PLC0415 - jinja only here
     from paceline.report.sitefolder import write_site  # noqa: PLC0415 - as above
 
+    told = progress or SiteProgress(to=None)
     folder = cache or target.with_name(f".{target.name}-cache")
     kept, index = PageCache(folder=folder), RecordIndex(folder=folder)
     if not reuse:
         kept.prune()
         index.prune()
     with without_collection():
-        loaded = load_stores(results, index.read, published=published)
+        loaded = load_stores(results, told.reading(index.read), published=published)
         given = replace(
             site_input(loaded),
             techniques=known_techniques(),
@@ -167,7 +173,8 @@ def build_site(
         )
         processes = len(os.sched_getaffinity(0))
         pages = render_site(given, processes=processes, cache=kept, more_jobs=index.unwritten)
-        count = write_site(pages, target)
+        count = write_site(told.making(pages), target)
+    told.done()
     kept.prune()
     index.prune()
     return count, loaded

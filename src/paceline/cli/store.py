@@ -50,14 +50,14 @@ def list_runs(partial: bool, results: Path | None, as_json: bool) -> None:
     for record in loaded.records:
         if record.run.reason == "correction":
             continue
-        statuses = Counter(m.status for m in record.measurements)
         rows.append(
             {
                 "run_id": record.run_id,
                 "started": record.run.started,
                 "runner": record.run.runner.get("name"),
                 "suites": [s["suite"] for s in record.run.suites],
-                "measurements": dict(statuses),
+                "statuses": dict(records.status_counts(record)),
+                "measurements": dict(Counter(m.status for m in record.measurements)),
                 "sealed": record.sealed,
                 "file": str(record.path),
             }
@@ -67,7 +67,7 @@ def list_runs(partial: bool, results: Path | None, as_json: bool) -> None:
         return
     for row in rows:
         suites = ", ".join(row["suites"][:3]) + (" …" if len(row["suites"]) > 3 else "")
-        counts = ", ".join(f"{n} {s}" for s, n in sorted(row["measurements"].items()))
+        counts = ", ".join(f"{n} {s}" for s, n in sorted(row["statuses"].items()))
         state = "" if row["sealed"] else f"  (interrupted: {resume_command(row['run_id'], root)})"
         click.echo(f"{row['run_id']}  {row['started']}  {row['runner']}  {suites}  {counts}{state}")
     for problem in loaded.problems:

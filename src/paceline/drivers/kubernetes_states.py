@@ -83,7 +83,6 @@ _DISRUPTIONS = {
     "TerminationByKubelet": EVICTED,
 }
 """Why something other than the pod's own work is about to end it."""
-INDEX = "batch.kubernetes.io/job-completion-index"
 MESSAGE_CHARACTERS = 300
 
 
@@ -94,9 +93,6 @@ class PodState:
     name: str
     node: str = ""
     """The cluster's node that it is on."""
-    index: int | None = None
-    """Which node of the run it is."""
-    phase: str = "Pending"
     ending: str = ""
     """DONE, FAILED or a code of ``REASONS``; empty while it goes on."""
     waiting: str = ""
@@ -223,15 +219,12 @@ def _pod(item: Mapping[str, Any]) -> PodState:
     containers: list[Mapping[str, Any]] = status.get("containerStatuses") or [{}]
     container = containers[0].get("state") or {}
     terminated = container.get("terminated") or {}
-    index = (metadata.get("annotations") or {}).get(INDEX)
     ending, why = _pod_ending(status, conditions, terminated)
     waiting, waits_for = ("", "") if ending else _pod_waiting(status, conditions, container)
     scheduled = conditions.get("PodScheduled") or {}
     return PodState(
         name=metadata["name"],
         node=(item.get("spec") or {}).get("nodeName") or "",
-        index=None if index is None else int(index),
-        phase=status.get("phase") or "Pending",
         ending=ending,
         waiting=waiting,
         held=scheduled.get("reason") == "SchedulingGated",

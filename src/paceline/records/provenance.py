@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.redaction import redact, redact_source
+from paceline.records.own_techniques import source_facts
 from paceline.spec import content
 from paceline.spec.compared import compared_metrics, margin_of
 from paceline.spec.grammar import Claim
@@ -148,7 +149,7 @@ def used_files(suites: Iterable[Suite], blocks: Iterable[Mapping[str, Any]]) -> 
 def technique_facts(
     suites: Iterable[Suite], blocks: Iterable[Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return file name, digest and paper of every technique that a plan uses."""
+    """Return file name, digest and paper of every technique that a plan uses, and the text of a user's own."""
     used = {(b["family"], c["technique"]) for b in blocks for c in b["cases"]}
     facts: dict[str, dict[str, Any]] = {}
     for suite in suites:
@@ -159,5 +160,6 @@ def technique_facts(
                     "module": source.module,
                     "sha256": source.sha256,
                     "paper": source.info.paper,
+                    **source_facts(source),
                 }
     return facts

@@ -135,7 +135,8 @@ class Run(Line):
         default_factory=dict, description="Commit, dirty flag, and the hash of an uncommitted diff."
     )
     techniques: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="Source file and sha256 of each technique."
+        default_factory=dict,
+        description="Source file and sha256 of each technique; of a user's own also its text.",
     )
     container: dict[str, Any] | None = Field(None, description="Image, digest and limits; null outside one.")
     packages: dict[str, Any] | None = Field(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,6 +104,12 @@ class Loaded:
                 f"'{name}' fits {number_of(len(found), 'run')}", expected="more characters of the run id"
             )
         raise no_such_run(name, [r.run_id for r in runs[-8:]])
+
+
+def status_counts(record: RunRecord) -> Counter[str]:
+    """Count the cases and launches of a run by status, as the run itself does; the metrics of one are one."""
+    seen = {(m.suite, m.block, m.label, m.launch): m.status for m in record.measurements}
+    return Counter(seen.values())
 
 
 def no_such_run(name: str, newest: Sequence[str]) -> UserError:

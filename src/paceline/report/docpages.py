@@ -42,6 +42,8 @@ class DocPage:
 class Section:
     """What stands below one heading of a document, as text without marks."""
 
+    tag: str
+    """Of its heading: h1, h2."""
     anchor: str
     heading: str
     text: str
@@ -93,8 +95,8 @@ def doc_sections(text: str) -> list[Section]:
         elif parts and before.type != "heading_open" and token.content:
             parts[-1].append(_plain(token))
     return [
-        Section(anchor=anchor, heading=heading, text=" ".join(" ".join(part).split()))
-        for (_, anchor, heading), part in zip(headings, parts, strict=True)
+        Section(tag=tag, anchor=anchor, heading=heading, text=" ".join(" ".join(part).split()))
+        for (tag, anchor, heading), part in zip(headings, parts, strict=True)
     ]
 
 

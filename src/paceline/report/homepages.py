@@ -12,14 +12,14 @@ from paceline.analysis.compare import Comparison
 from paceline.base.counting import number_of
 from paceline.base.family import load_family
 from paceline.records.record import Run
-from paceline.records.store import RunRecord
+from paceline.records.store import RunRecord, status_counts
 from paceline.report.boards import Board
 from paceline.report.choosing import offers
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.layout import layout_of
 from paceline.report.names import metric_label
 from paceline.report.quality import losses, qualified
-from paceline.report.runpages import counts_text, run_counts, run_slug
+from paceline.report.runpages import counts_text, run_slug
 from paceline.report.shown import ABSENT
 from paceline.report.tables import format_counts, primary_metric
 
@@ -197,7 +197,7 @@ def news_grid(records: Sequence[RunRecord]) -> Grid:
                 Cell(text=run.started[:10], href=_href(run), kind="text"),
                 Cell(text=_suites(run), kind="text prose"),
                 str(run.runner.get("name") or ABSENT),
-                Cell(text=counts_text(run_counts(record)), kind="text"),
+                Cell(text=counts_text(status_counts(record)), kind="text"),
             ]
         )
     return rows_grid("newest runs", ("run", "suites", "runner", "results"), rows)
@@ -238,7 +238,7 @@ def feed(records: Sequence[RunRecord]) -> str:
         _add(entry, "id", f"urn:uuid:{run.run_id}")
         _add(entry, "updated", run.started)
         _add(entry, "link", None).set("href", _href(run))
-        _add(entry, "summary", counts_text(run_counts(record)))
+        _add(entry, "summary", counts_text(status_counts(record)))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 

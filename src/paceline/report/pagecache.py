@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,11 @@ import paceline
 from paceline.report.forks import Files, Job
 from paceline.spec import content
 
-LIBRARIES = ("numpy", "scipy", "jinja2", "markupsafe")
+LIBRARIES = ("numpy", "scipy", "jinja2", "markupsafe", "markdown-it-py", "pyarrow")
 """Those that a page's text can depend on."""
 SUFFIX = ".pages"
+BINARY = ".parquet"
+"""How names of files end that are no text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,11 @@ class PageCache:
         if len(sizes) != len(paths):
             return None
         ends = list(accumulate(sizes, initial=0))
-        return [(path, texts[a:b].decode()) for path, a, b in zip(paths, ends, ends[1:], strict=False)]
+        parts = [texts[a:b] for a, b in pairwise(ends)]
+        return [
+            (path, part if path.endswith(BINARY) else part.decode())
+            for path, part in zip(paths, parts, strict=True)
+        ]
 
     def _write(self, key: str, files: Files) -> None:
         """Keep an entry whole or not at all; a folder that cannot be written costs time, and nothing else."""

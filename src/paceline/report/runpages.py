@@ -13,7 +13,7 @@ from paceline.analysis.claims import ClaimResult
 from paceline.analysis.evidence import PointKey
 from paceline.analysis.headlines import PAPER_VERDICTS, LedgerRow
 from paceline.records.record import STATUSES, Run
-from paceline.records.store import RunRecord
+from paceline.records.store import RunRecord, status_counts
 from paceline.report.boards import slug
 from paceline.report.claimstext import PAPERS_NUMBER, STATEMENT, found_text, sides
 from paceline.report.headlinetext import HEADLINE_HEADERS, headline_cells
@@ -116,6 +116,8 @@ def flat(name: str, value: Any) -> list[tuple[str, str]]:
         return [(name, ", ".join(map(str, value))[:MAX_TEXT] or ABSENT)]
     if value is None:
         return [(name, ABSENT)]
+    if isinstance(value, bool):
+        return [(name, "yes" if value else "no")]
     key = name.rpartition(".")[2]
     return [(name, format_param(key, value) if key.endswith("_bytes") else str(value)[:MAX_TEXT])]
 
@@ -124,12 +126,6 @@ def packages(run: Run) -> list[str]:
     """Return the frozen packages of the ranks."""
     freeze = (run.packages or {}).get("freeze")
     return [str(line) for line in freeze] if isinstance(freeze, list) else []
-
-
-def run_counts(record: RunRecord) -> Counter[str]:
-    """Count the cases and launches of a run by status; the metrics of one are one."""
-    seen = {(m.suite, m.block, m.label, m.launch): m.status for m in record.measurements}
-    return Counter(seen.values())
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
@@ -155,7 +151,7 @@ def run_list(records: Sequence[RunRecord]) -> Grid:
                 ", ".join(str(s.get("suite")) for s in run.suites) or ABSENT,
                 str(run.runner.get("name") or ABSENT),
                 run.host_class or ABSENT,
-                counts_text(run_counts(record)),
+                counts_text(status_counts(record)),
                 "yes" if record.sealed else "no",
             ]
         )
@@ -279,9 +275,32 @@ def calibration_grids(name: str, document: Any) -> tuple[list[tuple[str, str]], 
     for key, value in document.items():
         if isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
             grids.append(_any_grid(key, value))
+        elif key == "code" and isinstance(value, Mapping):
+            facts.append(("code", _code_text(value)))
         elif value not in (None, [], {}):
-            facts += flat(key, value)
+            facts += [(in_words(found), text) for found, text in flat(key, value)]
     return facts, grids
+
+
+CALLED = {
+    "host_class": "machine",
+    "made": "measured at",
+    "tool_version": "Paceline",
+    "not_reached": "bounds not reached",
+}
+"""What the keys of a calibration file are called on its page."""
+
+
+def in_words(key: str) -> str:
+    """Return what a key is called on a page: without dots and underscores."""
+    return CALLED.get(key, key.replace("_", " ").replace(".", ", "))
+
+
+def _code_text(code: Mapping[str, Any]) -> str:
+    commit = code.get("commit")
+    if not commit:
+        return f"no commit: {code.get('reason') or 'none is named'}"
+    return f"commit {commit}{', with uncommitted changes' if code.get('dirty') else ''}"
 
 
 FIGURE_COLUMNS = ("name", "what", "value", "rate", "low", "high", "interval", "hits", "alarms", "trials")

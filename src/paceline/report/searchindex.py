@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from paceline.analysis.headlines import LedgerRow
@@ -16,7 +17,8 @@ from paceline.base.family import family_names, load_family
 from paceline.report.boardpages import param_text, table_labels
 from paceline.report.boards import Board
 from paceline.report.choosing import offers
-from paceline.report.docpages import doc_href, doc_page, doc_sections
+from paceline.report.docpages import doc_href, doc_sections
+from paceline.report.forks import Files
 from paceline.report.layout import layout_of
 from paceline.report.names import metric_label
 from paceline.report.pairpages import place_name
@@ -98,7 +100,9 @@ def entries(site: Site) -> Iterator[Entry]:
                 yield Entry("Metric", title, href, metric.doc)
     for name, text in sorted(site.given.docs.items()):
         if name not in NOT_INDEXED:
-            yield from _of_document(name, text)
+            kept = site.kept([], ("sections", name, text), [name], partial(_sections, name, text))
+            ((_, found),) = kept()
+            yield from (Entry(*fields) for fields in json.loads(found))
 
 
 def _of_board(board: Board) -> Iterator[Entry]:
@@ -133,9 +137,15 @@ def _of_paper(row: LedgerRow) -> Entry:
     return Entry("Paper", f"{paper.title} ({paper.slug})", f"claims.html#{paper.slug}", text)
 
 
+def _sections(name: str, text: str) -> Files:
+    """Return the entries of a document as one text: to read them again takes a hundredth of the time."""
+    return [(name, json.dumps(list(_of_document(name, text))))]
+
+
 def _of_document(name: str, text: str) -> Iterator[Entry]:
-    title = doc_page(name, text, {}).title
-    for number, section in enumerate(doc_sections(text)):
+    sections = doc_sections(text)
+    title = next((section.heading for section in sections if section.tag == "h1"), name)
+    for number, section in enumerate(sections):
         heading = title if number == 0 else f"{title}: {section.heading}"
         href = doc_href(name) if number == 0 else f"{doc_href(name)}#{section.anchor}"
         yield Entry("Document", heading, href, section.text)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from importlib import metadata, util
 from pathlib import Path
 
 from paceline.base.aliases import SUITES
 from paceline.base.errors import UserError, UserErrors, expected_one_of
+from paceline.base.family import Family, load_family
 from paceline.base.technique import TechniqueSource, read_source
 from paceline.spec.technique_rules import strange_operations, technique_errors
 
@@ -142,10 +143,16 @@ def techniques(family: str, *, extra: Iterable[Path] = ()) -> dict[str, Techniqu
             found[source.info.name] = source
             # of an operation whose folder is gone nobody can say what it knows; `declared` and validate name it
             if path in own or not strange_operations(source.info):
-                wrong += technique_errors(source)
+                wrong += _known_errors(source, load_family(family))
     if wrong:
         raise UserErrors(wrong)
     return dict(sorted(found.items()))
+
+
+@lru_cache(maxsize=4096)
+def _known_errors(source: TechniqueSource, family: Family) -> tuple[UserError, ...]:
+    """Return the mistakes in a technique; looked for once, however many suites of its family are read."""
+    return tuple(technique_errors(source))
 
 
 def baseline_files(family: str) -> list[Path]:

@@ -79,7 +79,7 @@ def _operations_of(model: SuiteModel, key: str) -> set[str]:
 def _stranger(source: TechniqueSource, path: Path) -> UserError:
     """Say that a technique fits none of the suites, and which it would fit."""
     info = source.info
-    others = _suites_for(source)
+    others = suites_for(source)
     shown = ", ".join(others[:MAX_SHOWN]) + (" …" if len(others) > MAX_SHOWN else "")
     return UserError(
         f"'{info.name}' implements {', '.join(info.implements)} of {info.family}, which none of the suites measures",
@@ -91,7 +91,7 @@ def _stranger(source: TechniqueSource, path: Path) -> UserError:
     )
 
 
-def _suites_for(source: TechniqueSource) -> list[str]:
+def suites_for(source: TechniqueSource) -> list[str]:
     """Return the known suites that measure what a technique implements, those that are named like it first."""
     key = load_family(source.info.family).operation_key
     found = []

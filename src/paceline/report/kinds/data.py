@@ -11,10 +11,21 @@ from paceline.report.forks import Files, Job
 from paceline.report.html import verdict_class
 from paceline.report.sitedata import PageKind, Site, together
 
+ENDINGS = (".csv", ".json", ".parquet")
+
 
 def jobs(site: Site) -> Iterator[Job]:
     """Yield one job: what writes Parquet takes long to load, so that one process does it."""
-    yield partial(together, [partial(data_files, *table) for table in site.tables])
+    yield partial(together, [kept_files(site, *table) for table in site.tables])
+
+
+def kept_files(
+    site: Site, path: str, name: str, place: str, rows: Sequence[datapages.Row], badge: str
+) -> Job:
+    """Return what gives the files of a table, from an earlier build if its rows are the same."""
+    paths = [f"{path}{ending}" for ending in ENDINGS]
+    inputs = ("data", path, name, place, rows)
+    return site.kept([], inputs, paths, partial(data_files, path, name, place, rows, badge))
 
 
 def data_files(path: str, name: str, place: str, rows: Sequence[datapages.Row], badge: str) -> Files:

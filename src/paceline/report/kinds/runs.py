@@ -8,7 +8,7 @@ from functools import partial
 from paceline.analysis.compare import compare_points
 from paceline.analysis.evidence import OFF_BOARD_REASONS
 from paceline.analysis.points import uncommitted
-from paceline.records.store import RunRecord
+from paceline.records.store import RunRecord, status_counts
 from paceline.report import boardpages
 from paceline.report import runpages as runs
 from paceline.report.boards import Board
@@ -87,7 +87,7 @@ def run_page(site: Site, record: RunRecord, point_hrefs: Places) -> str:
         file=record.path.name,
         notes=site.given.loaded.notes(record.run_id),
         sealed=record.sealed,
-        counts=runs.counts_text(runs.run_counts(record)),
+        counts=runs.counts_text(status_counts(record)),
         command=runs.reproduce_command(record.run),
         provenance=runs.provenance(record.run),
         sources=runs.source_grids(record.run),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from paceline.base.arguments import Argument
 from paceline.base.family import Metric, Parameter, Params
 from paceline.base.operation import Operation
 from paceline.families.kernels.core.arithmetic import Arithmetic
@@ -26,6 +27,7 @@ def timed(
     place: int,
     summary: str,
     parameters: Sequence[Parameter],
+    arguments: tuple[Argument, ...],
     arithmetic: Arithmetic,
     check: Callable[[Params], list[str]] = lambda params: [],
     metrics: Sequence[Metric] = (),
@@ -37,6 +39,7 @@ def timed(
         place: Where it stands among the family's operations.
         summary: One sentence: the formula.
         parameters: Sizes that it has beside the common parameters, in the order of tables.
+        arguments: Inputs and then outputs of a call.
         arithmetic: Operations and compulsory bytes of a call.
         check: What is wrong with a point, in words.
         metrics: Those that it has beside the common ones.
@@ -46,6 +49,7 @@ def timed(
         place=place,
         summary=summary,
         parameters=(*COMMON, *parameters),
+        arguments=arguments,
         metrics=(*METRICS, *metrics),
         properties=Compilation,
         requirements=KernelRequirements,

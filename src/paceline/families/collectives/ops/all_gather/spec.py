@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import filled, given
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.metrics import GROUPED_LOSSY_CALL
 from paceline.families.collectives.core.operation import CollectiveOperation
@@ -14,6 +15,10 @@ OPERATION = CollectiveOperation(
     summary="Every rank ends with the concatenation of all ranks' shares.",
     place=1,
     parameters=(*SIZED, GROUP_RANKS),
+    arguments=(
+        given("send", "size_bytes // item bytes // ranks"),
+        filled("receive", "size_bytes // item bytes"),
+    ),
     metrics=GROUPED_LOSSY_CALL,
     properties=Losses,
     check=problems,

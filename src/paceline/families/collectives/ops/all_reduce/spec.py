@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import changed
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.operation import CollectiveOperation
 from paceline.families.collectives.core.promises import Losses
@@ -14,6 +15,7 @@ OPERATION = CollectiveOperation(
     summary="Every rank ends with the sum over ranks.",
     place=0,
     parameters=PARAMETERS,
+    arguments=(changed("buffer", "size_bytes // item bytes"),),
     metrics=METRICS,
     properties=Losses,
     check=problems,

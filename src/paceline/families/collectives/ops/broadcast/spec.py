@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import changed
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.metrics import LOSSY_CALL
 from paceline.families.collectives.core.operation import CollectiveOperation
@@ -14,6 +15,7 @@ OPERATION = CollectiveOperation(
     summary="Every rank ends with the root's buffer.",
     place=4,
     parameters=(*SIZED, ROOT_RANK),
+    arguments=(changed("buffer", "size_bytes // item bytes"),),
     metrics=LOSSY_CALL,
     properties=Losses,
     check=problems,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import filled, given
 from paceline.families.collectives.core import metrics
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.operation import CollectiveOperation
@@ -13,6 +14,13 @@ OPERATION = CollectiveOperation(
     summary="Gated linear attention over a sequence that is split between ranks.",
     place=9,
     parameters=(*CALL, TOKENS, HEADS, HEAD_DIM),
+    arguments=(
+        given("q_THD", "tokens", "heads", "head_dim"),
+        given("k_THD", "tokens", "heads", "head_dim"),
+        given("v_THD", "tokens", "heads", "head_dim"),
+        given("log_decay_THD", "tokens", "heads", "head_dim"),
+        filled("out_THD", "tokens", "heads", "head_dim"),
+    ),
     metrics=(*metrics.CALL, metrics.EXPOSED_S),
     properties=Exactness,
     check=problems,

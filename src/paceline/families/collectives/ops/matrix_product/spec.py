@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from paceline.base.arguments import changed, filled
 from paceline.base.counting import number_of
 from paceline.base.family import Params
 from paceline.families.collectives.core.legality import estimate_s, problems
@@ -31,6 +32,11 @@ OPERATION = CollectiveOperation(
     summary="A matrix product on a square grid of ranks, one block of each matrix on each.",
     place=12,
     parameters=PARAMETERS,
+    arguments=(
+        changed("a_SS", "side // √ranks", "side // √ranks"),
+        changed("b_SS", "side // √ranks", "side // √ranks"),
+        filled("c_SS", "side // √ranks", "side // √ranks"),
+    ),
     metrics=METRICS,
     properties=Exactness,
     check=check,

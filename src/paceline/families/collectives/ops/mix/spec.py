@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import changed
 from paceline.base.family import Params
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.operation import CollectiveOperation
@@ -29,6 +30,7 @@ OPERATION = CollectiveOperation(
     summary="Replicas move towards their mean by a doubly stochastic exchange (gossip).",
     place=7,
     parameters=SIZED,
+    arguments=(changed("buffer", "size_bytes // item bytes"),),
     metrics=METRICS,
     properties=Exactness,
     check=check,

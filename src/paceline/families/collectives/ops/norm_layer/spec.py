@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import filled, given
 from paceline.base.counting import number_of
 from paceline.base.family import Params
 from paceline.families.collectives.core.legality import estimate_s, problems
@@ -24,6 +25,12 @@ OPERATION = CollectiveOperation(
     summary="Row-parallel linear layers: partial product, sum over ranks, RMSNorm.",
     place=8,
     parameters=PARAMETERS,
+    arguments=(
+        given("x_TH", "tokens", "hidden"),
+        given("weights_LKH", "layers", "hidden // ranks", "hidden"),
+        given("gains_LH", "layers", "hidden"),
+        filled("out_TH", "tokens", "hidden"),
+    ),
     metrics=METRICS,
     properties=Exactness,
     check=check,

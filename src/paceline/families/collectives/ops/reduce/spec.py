@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import changed
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.metrics import CALL
 from paceline.families.collectives.core.operation import CollectiveOperation
@@ -14,6 +15,7 @@ OPERATION = CollectiveOperation(
     summary="The root ends with the sum over ranks.",
     place=5,
     parameters=(*SIZED, ROOT_RANK),
+    arguments=(changed("buffer", "size_bytes // item bytes", doc="only the root's counts afterwards"),),
     metrics=CALL,
     properties=Exactness,
     check=problems,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import filled, given
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.metrics import GROUPED_CALL
 from paceline.families.collectives.core.operation import CollectiveOperation
@@ -14,6 +15,10 @@ OPERATION = CollectiveOperation(
     summary="Every rank ends with its share of the sum over ranks.",
     place=2,
     parameters=(*SIZED, GROUP_RANKS),
+    arguments=(
+        given("send", "size_bytes // item bytes"),
+        filled("receive", "size_bytes // item bytes // ranks"),
+    ),
     metrics=GROUPED_CALL,
     properties=Exactness,
     check=problems,

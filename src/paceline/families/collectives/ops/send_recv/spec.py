@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import filled, given
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.metrics import CALL
 from paceline.families.collectives.core.operation import CollectiveOperation
@@ -14,6 +15,10 @@ OPERATION = CollectiveOperation(
     summary="Every rank sends its buffer to the next rank and receives the previous rank's.",
     place=6,
     parameters=SIZED,
+    arguments=(
+        given("send", "size_bytes // item bytes"),
+        filled("receive", "size_bytes // item bytes"),
+    ),
     metrics=CALL,
     properties=Exactness,
     check=problems,

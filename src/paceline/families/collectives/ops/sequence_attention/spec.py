@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import filled, given
 from paceline.base.family import Params
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.metrics import CALL, EXPOSED_S
@@ -23,6 +24,13 @@ OPERATION = CollectiveOperation(
     summary="Softmax attention over a sequence that is split between ranks.",
     place=10,
     parameters=PARAMETERS,
+    arguments=(
+        given("q_TGD", "tokens", "heads", "head_dim"),
+        given("k_THD", "tokens", "kv_heads", "head_dim"),
+        given("v_THD", "tokens", "kv_heads", "head_dim"),
+        filled("out_TGD", "tokens", "heads", "head_dim"),
+        filled("lse_TG", "tokens", "heads"),
+    ),
     metrics=(*CALL, EXPOSED_S),
     properties=Exactness,
     check=check,

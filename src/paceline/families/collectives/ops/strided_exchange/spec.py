@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import changed, given
 from paceline.base.family import Params
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.metrics import CALL
@@ -29,6 +30,10 @@ OPERATION = CollectiveOperation(
     summary="A strided block is packed, sent to the next rank, and unpacked there.",
     place=11,
     parameters=PARAMETERS,
+    arguments=(
+        given("source", "extent", doc="layout_of(problem) says which elements are the block"),
+        changed("target", "extent"),
+    ),
     metrics=CALL,
     properties=Exactness,
     check=check,

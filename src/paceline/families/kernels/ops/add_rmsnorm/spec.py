@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import filled, given
 from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes, product
 from paceline.families.kernels.core.operation import timed
 from paceline.families.kernels.core.parameters import HIDDEN, TOKENS
@@ -11,6 +12,13 @@ OPERATION = timed(
     place=3,
     summary="s = x + residual; y = s / rms(s) · weight; both are written.",
     parameters=(TOKENS, HIDDEN),
+    arguments=(
+        given("x", "tokens", "hidden"),
+        given("residual", "tokens", "hidden"),
+        given("weight", "hidden"),
+        filled("y", "tokens", "hidden", doc="the normed sum"),
+        filled("s", "tokens", "hidden", doc="the sum"),
+    ),
     arithmetic=Arithmetic(
         flops=lambda p: 5.0 * product(p, "tokens", "hidden"),
         traffic=lambda p: (4.0 * product(p, "tokens", "hidden") + integer(p, "hidden")) * item_bytes(p),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import filled, given
 from paceline.base.family import Parameter, Params
 from paceline.families.kernels.api.context_lengths import SPREADS, context_lengths
 from paceline.families.kernels.core.arithmetic import Arithmetic, item_bytes, product
@@ -34,6 +35,13 @@ OPERATION = timed(
     place=7,
     summary="One new token of every sequence attends to that sequence's cache; caches lie one after another.",
     parameters=(BATCH, *PARAMETERS, *HEADS),
+    arguments=(
+        given("q", "batch", "heads", "head_dim"),
+        given("k", "cached tokens", "kv_heads", "head_dim", doc="of all sequences, one after the other"),
+        given("v", "cached tokens", "kv_heads", "head_dim"),
+        given("offsets", "batch + 1", dtype="int64", doc="sequence i has rows offsets[i] to offsets[i + 1]"),
+        filled("out", "batch", "heads", "head_dim"),
+    ),
     arithmetic=Arithmetic(flops=_flops, traffic=_traffic),
     check=whole_groups,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import filled, given
 from paceline.base.family import Params
 from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes, product
 from paceline.families.kernels.core.operation import timed
@@ -22,6 +23,12 @@ OPERATION = timed(
     place=6,
     summary="Causal self-attention of a whole prompt; fewer key heads than heads is grouped-query attention.",
     parameters=(TOKENS, BATCH, *HEADS),
+    arguments=(
+        given("q", "batch", "heads", "tokens", "head_dim"),
+        given("k", "batch", "kv_heads", "tokens", "head_dim"),
+        given("v", "batch", "kv_heads", "tokens", "head_dim"),
+        filled("out", "batch", "heads", "tokens", "head_dim"),
+    ),
     arithmetic=Arithmetic(flops=_flops, traffic=_traffic),
     check=whole_groups,
 )

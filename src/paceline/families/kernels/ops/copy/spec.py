@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import filled, given
 from paceline.families.kernels.core.arithmetic import Arithmetic, integer
 from paceline.families.kernels.core.operation import timed
 from paceline.families.kernels.core.parameters import SIZE_BYTES, whole_elements
@@ -11,6 +12,10 @@ OPERATION = timed(
     place=9,
     summary="STREAM copy: c = a.",
     parameters=(SIZE_BYTES,),
+    arguments=(
+        given("a", "size_bytes // item bytes"),
+        filled("c", "size_bytes // item bytes"),
+    ),
     arithmetic=Arithmetic(flops=lambda p: 0.0, traffic=lambda p: 2.0 * integer(p, "size_bytes")),
     check=whole_elements,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import filled, given
 from paceline.base.family import Params
 from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes, product
 from paceline.families.kernels.core.metrics import WEIGHT_BYTES
@@ -37,6 +38,12 @@ OPERATION = timed(
     place=8,
     summary="C = X·(codes · scale)ᵀ with weights of 1 to 8 bits and one scale for each group of k.",
     parameters=(M, N, K, *PARAMETERS),
+    arguments=(
+        given("x", "m", "k"),
+        given("codes", "n", "k", dtype="uint8", doc="a weight is (code - 2 ** (bits - 1)) * scale"),
+        given("scales", "n", "k // group"),
+        filled("y", "m", "n"),
+    ),
     arithmetic=Arithmetic(flops=lambda p: 2.0 * product(p, "m", "n", "k"), traffic=_traffic),
     check=check,
     metrics=(WEIGHT_BYTES,),

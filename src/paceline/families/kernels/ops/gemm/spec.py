@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import filled, given
 from paceline.base.family import Params
 from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes, product
 from paceline.families.kernels.core.operation import timed
@@ -18,5 +19,10 @@ OPERATION = timed(
     place=0,
     summary="C = A·B with A (m, k), B (k, n).",
     parameters=(M, N, K),
+    arguments=(
+        given("a", "m", "k"),
+        given("b", "k", "n"),
+        filled("c", "m", "n"),
+    ),
     arithmetic=Arithmetic(flops=lambda p: 2.0 * product(p, "m", "n", "k"), traffic=_traffic),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import filled, given
 from paceline.base.family import Parameter, Params
 from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes, product
 from paceline.families.kernels.core.operation import timed
@@ -31,5 +32,11 @@ OPERATION = timed(
     place=2,
     summary="Mixture of experts: rows of X (tokens, k), sorted by expert, times their expert's W (experts, k, n).",
     parameters=(N, K, TOKENS, *PARAMETERS),
+    arguments=(
+        given("x", "tokens", "k", doc="sorted by expert"),
+        given("offsets", "experts + 1", dtype="int64", doc="expert e has rows offsets[e] to offsets[e + 1]"),
+        given("w", "experts", "k", "n"),
+        filled("y", "tokens", "n"),
+    ),
     arithmetic=Arithmetic(flops=lambda p: 2.0 * product(p, "tokens", "n", "k"), traffic=_traffic),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import WIDE, filled, given
 from paceline.base.family import Params
 from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes, product
 from paceline.families.kernels.core.operation import timed
@@ -17,5 +18,14 @@ OPERATION = timed(
     place=5,
     summary="Mean cross-entropy of hidden·Wᵀ and its gradients with respect to hidden and W.",
     parameters=(TOKENS, HIDDEN, VOCAB),
+    arguments=(
+        given("hidden", "tokens", "hidden"),
+        given("weight", "vocab", "hidden"),
+        given("targets", "tokens", dtype="int64"),
+        given("scale", "1", dtype=WIDE, doc="a factor of the loss and its gradients"),
+        filled("loss", "1", dtype=WIDE),
+        filled("grad_hidden", "tokens", "hidden"),
+        filled("grad_weight", "vocab", "hidden"),
+    ),
     arithmetic=Arithmetic(flops=lambda p: 6.0 * product(p, "tokens", "hidden", "vocab"), traffic=_traffic),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import filled, given
 from paceline.base.family import Params
 from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes, product
 from paceline.families.kernels.core.operation import timed
@@ -31,6 +32,13 @@ OPERATION = timed(
     place=1,
     summary="C = scale_a · scale_b · A·Bᵀ with A (m, k) and B (n, k) in float8_e4m3fn; dtype is that of C.",
     parameters=(M, N, K),
+    arguments=(
+        given("a", "m", "k", dtype="float8_e4m3fn"),
+        given("b", "n", "k", dtype="float8_e4m3fn"),
+        given("scale_a", dtype="float32"),
+        given("scale_b", dtype="float32"),
+        filled("c", "m", "n"),
+    ),
     arithmetic=Arithmetic(
         flops=lambda p: 2.0 * product(p, "m", "n", "k"), traffic=_traffic, operands="float8_e4m3fn"
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import filled, given
 from paceline.base.family import Params
 from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes, product
 from paceline.families.kernels.core.operation import timed
@@ -26,6 +27,10 @@ OPERATION = timed(
     place=11,
     summary="Blocks of columns of a matrix are gathered into a contiguous one.",
     parameters=PARAMETERS,
+    arguments=(
+        given("wide", "rows", "row_stride"),
+        filled("packed", "rows", "columns"),
+    ),
     arithmetic=Arithmetic(
         flops=lambda p: 0.0,
         traffic=lambda p: 2.0 * product(p, "rows", "columns") * item_bytes(p),

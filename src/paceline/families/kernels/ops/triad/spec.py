@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.base.arguments import filled, given
 from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes
 from paceline.families.kernels.core.operation import timed
 from paceline.families.kernels.core.parameters import SIZE_BYTES, whole_elements
@@ -11,6 +12,11 @@ OPERATION = timed(
     place=10,
     summary="STREAM triad: c = a + 3·b.",
     parameters=(SIZE_BYTES,),
+    arguments=(
+        given("a", "size_bytes // item bytes"),
+        given("b", "size_bytes // item bytes"),
+        filled("c", "size_bytes // item bytes"),
+    ),
     arithmetic=Arithmetic(
         flops=lambda p: 2.0 * integer(p, "size_bytes") / item_bytes(p),
         traffic=lambda p: 3.0 * integer(p, "size_bytes"),

@@ -83,8 +83,6 @@ class Stream:
     """What the server says that it wrote."""
     prompt_tokens: int | None
     cached_tokens: int | None
-    first_event_ns: int | None
-    """Of any event, with output or not, such as one that tells a role only."""
     finish: str | None
     done: bool
     """Whether [DONE] came."""
@@ -273,7 +271,6 @@ def _stream(reading: _Reading) -> Stream:
         usage_tokens=None if "other_choices" in reading.warnings else told,
         prompt_tokens=prompt_tokens,
         cached_tokens=cached_tokens,
-        first_event_ns=reading.first_ns,
         finish=reading.finish,
         done=reading.done,
         summed=reading.summed,
