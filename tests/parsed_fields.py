@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "paceline"
@@ -98,15 +99,16 @@ def fields_of(source: str, name: str) -> list[str]:
     ]
 
 
-def read_in(source: str) -> set[str]:
+@cache
+def read_in(source: str) -> frozenset[str]:
     """Return the names of attributes that a module's text takes, and of fields that it names for ``getattr``."""
-    found = set()
+    found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             found.add(node.attr)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "attrgetter"):
             found |= {a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)}
-    return found
+    return frozenset(found)
 
 
 def sources() -> dict[str, str]:

@@ -9,6 +9,8 @@ A test's own marker decides, then its class's, then its module's, then its folde
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -54,8 +56,25 @@ def suite_of(item: pytest.Item) -> str:
     return "full" if folder in FULL_FOLDERS else "gate"
 
 
+def thin(items: Iterable[pytest.Item]) -> None:
+    """Mark all but one in N cases of each test that says ``one_in(N)`` as those of the full suite.
+
+    Values of parameters come in turns: a good N has no factor in common with how many there are of each.
+    """
+    seen: Counter[tuple[Path, str]] = Counter()
+    for item in items:
+        chosen = item.get_closest_marker("one_in")
+        if chosen is None:
+            continue
+        test = item.path, item.nodeid.partition("[")[0]
+        if seen[test] % int(chosen.args[0]):
+            item.add_marker(pytest.mark.full)
+        seen[test] += 1
+
+
 def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of the suite that was asked for, all where none was, and give each the time of its suite."""
+    thin(items)
     asked = config.getoption("--suite")
     kept, dropped = [], []
     fresh = config.stash.setdefault(_FRESH, set())

@@ -75,6 +75,7 @@ def test_a_user_without_name_and_home_measures_and_is_told_about(state: Path, tm
 
 
 @pytest.mark.parametrize("command", [("list", "suites"), ("store", "ls"), ("doctor",), ("plan", "kernels")])
+@pytest.mark.one_in(4)
 def test_commands_do_not_ask_who_the_user_is(command: tuple[str, ...], state: Path) -> None:
     ended = as_nobody(sys.executable, "-m", "paceline.cli", *command, state=state)
     assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr

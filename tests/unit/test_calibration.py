@@ -50,6 +50,7 @@ def test_alarms_are_counted_where_there_is_a_difference(record: RunRecord) -> No
     assert "alarms" in figure.shortfall
 
 
+@pytest.mark.full
 def test_the_same_work_seldom_differs_also_under_drift(tmp_path: Path) -> None:
     alarms, drifting, power = fake_figures(TRIALS, tmp_path, seed=SEED, quiet=True)
     # Five percent are nominal; with 300 trials ten percent lie four standard deviations above.

@@ -34,6 +34,7 @@ def said() -> Iterator[dict[str, list[bool]]]:
         yield said
 
 
+@pytest.mark.full
 def test_the_corpus_is_large_balanced_and_a_third_of_it_is_held_out_in_every_kind() -> None:
     # Those that were written later to break the rules come on top.
     corpus = [one for one in answers() if one.split in (HELD_OUT, OPEN)]
@@ -102,6 +103,7 @@ def test_one_false_accept_of_the_held_out_answers_breaks_the_promise() -> None:
     assert f"false accepts, {HELD_OUT}" in missed
 
 
+@pytest.mark.full
 def test_a_grader_without_a_rule_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Grader.extract
     monkeypatch.setattr(Grader, "extract", lambda self, text: plain(self, text.replace("</think>", " ")))

@@ -9,6 +9,7 @@ from paceline.calibration import trends
 from paceline.calibration.trends import trend_figures
 
 
+@pytest.mark.full
 def test_every_kind_of_noise_drift_and_young_step_has_a_figure() -> None:
     figures = {f.name: f for f in trend_figures(12)}
     assert len(figures) == len(trends.UNCHANGED) + 6
@@ -20,6 +21,7 @@ def test_every_kind_of_noise_drift_and_young_step_has_a_figure() -> None:
     assert figures["drift of 0.5% a night"].reached
 
 
+@pytest.mark.full
 def test_rules_that_see_nothing_and_rules_that_see_everything_are_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -56,6 +56,7 @@ def curve(found: list[tuple[object, list[float]]]) -> list[float]:
 
 
 @pytest.mark.timeout(180)  # eleven processes that import torch, and write to the disk step by step
+@pytest.mark.full
 def test_killed_before_any_of_ten_operations_on_the_disk_training_leaves_what_it_said_bit_by_bit(
     tmp_path: Path,
 ) -> None:

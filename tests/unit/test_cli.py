@@ -107,6 +107,7 @@ def test_help_imports_nothing_heavy() -> None:
         ["claims", "list", "--results", "."],
     ],
 )
+@pytest.mark.one_in(3)
 def test_the_control_plane_never_imports_torch(arguments: list[str], tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"  # any import of it now raises

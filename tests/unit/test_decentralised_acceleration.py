@@ -113,6 +113,7 @@ def test_dadao_follows_its_equations_event_by_event() -> None:
 
 @pytest.mark.parametrize("make", [Dadao, AdomPlus, lambda: AdomPlus(inner_loop=False)])
 @pytest.mark.parametrize("graph", ["line", "grid", "complete"])
+@pytest.mark.one_in(4)
 def test_both_find_the_optimum_of_data_that_differ(make: Any, graph: str) -> None:
     played, params, _ = play(
         make, **HERE | {"graph": graph}, heterogeneity=1.0, horizon=2500.0, node_latency=1e-6

@@ -28,6 +28,7 @@ def drawn(
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, 1.6])
+@pytest.mark.one_in(3)
 def test_the_interval_covers_the_true_factor(factor: float) -> None:
     rng = np.random.default_rng(round(factor * 100))
     cost, rounds, covered = 5.0, 400, 0

@@ -187,6 +187,7 @@ def test_placing_by_affinity_saves_moves_where_there_is_affinity(
 @pytest.mark.parametrize("kv_heads", [4, 2])
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 @pytest.mark.parametrize("name", TECHNIQUES)
+@pytest.mark.one_in(5)
 def test_logits_and_bytes_are_those_of_one_process_and_of_the_formula(
     name: str, size: int, kv_heads: int
 ) -> None:

@@ -165,6 +165,7 @@ OPEN = (
 
 @pytest.mark.parametrize("family", sorted(ACCOUNTINGS))
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:16])
+@pytest.mark.one_in(4)
 def test_no_part_of_a_record_breaks_a_page(family: str, value: Any) -> None:
     lines = record_lines(family)
     page = next(text for name, text in pages_of(record_of(lines)) if name.startswith("cases/"))

@@ -175,6 +175,7 @@ def test_bytes_and_operations_are_the_closed_forms(
     assert rebuild_flops(strong, reading.moments, make, bits=bits) == rebuilt
 
 
+@pytest.mark.full
 def test_inputs_in_four_bits_lose_less_than_keys_and_values_in_two(strong: Network, texts: Texts) -> None:
     plain = loss(read(strong, texts, FullCache, bits=4), texts)
     inputs = loss(read(strong, texts, XQuant, bits=4), texts)
@@ -184,6 +185,7 @@ def test_inputs_in_four_bits_lose_less_than_keys_and_values_in_two(strong: Netwo
     assert both - plain > 10 * abs(inputs - plain)
 
 
+@pytest.mark.full
 def test_differences_across_layers_lose_less_than_inputs_of_the_same_bits(
     strong: Network, texts: Texts
 ) -> None:

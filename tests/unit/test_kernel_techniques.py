@@ -105,6 +105,7 @@ def table(
     return np.array([features(*key) for key in keys]), np.array([cost_model(*key) for key in keys]), keys
 
 
+@pytest.mark.full
 def test_the_forest_learns_what_it_is_shown() -> None:
     known, times, _ = table(16, seed=1)
     unknown, hidden, keys = table(4, seed=2)

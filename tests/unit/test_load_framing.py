@@ -72,19 +72,35 @@ def read(chunks: list[tuple[int, bytes]]) -> list[SIMPLE]:
     return [(e.name, tuple(line.decode() for _, line in e.data)) for e in events_of(chunks) if e.ended]
 
 
-@given(
+STREAMS = given(
     st.lists(st.tuples(st.sampled_from(LINES), st.sampled_from(ENDS)), max_size=12),
     st.lists(st.integers(0, 150), max_size=6),
     st.booleans(),
 )
-@settings(max_examples=10_000, deadline=None, database=None)
-def test_any_split_of_any_stream_gives_the_events_of_the_standard(
-    lines: list[tuple[str, str]], cuts: list[int], marked: bool
-) -> None:
+
+
+def holds(lines: list[tuple[str, str]], cuts: list[int], marked: bool) -> None:
     text = ("\ufeff" if marked else "") + "".join(line + end for line, end in lines)
     data = text.encode()
     edges = sorted({0, len(data), *(c for c in cuts if c < len(data))})
     assert read([(0, data[a:b]) for a, b in itertools.pairwise(edges)]) == by_the_standard(text)
+
+
+@STREAMS
+@settings(max_examples=1000, deadline=None, database=None)
+def test_any_split_of_any_stream_gives_the_events_of_the_standard(
+    lines: list[tuple[str, str]], cuts: list[int], marked: bool
+) -> None:
+    holds(lines, cuts, marked)
+
+
+@pytest.mark.full
+@STREAMS
+@settings(max_examples=10_000, deadline=None, database=None)
+def test_many_splits_of_many_streams_give_the_events_of_the_standard(
+    lines: list[tuple[str, str]], cuts: list[int], marked: bool
+) -> None:
+    holds(lines, cuts, marked)
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=4))

@@ -23,6 +23,7 @@ GOOD = "def test_it():\n    pass\n"
     ("text", "must_run", "code"),
     [(ITSELF, "all", 1), (MODULE, "all", 1), (HARDWARE, "all", 0), (ITSELF, "", 0), (MODULE, "", 0)],
 )
+@pytest.mark.one_in(3)
 def test_a_skip_fails_where_ci_must_run_the_test(
     text: str, must_run: str, code: int, workers: list[str], tmp_path: Path
 ) -> None:

@@ -438,6 +438,7 @@ class TestEngine:
         ended = tuple(tokens[len(prompt) :])
         return Piece(trace=0, tokens=ended, logprobs=tuple(logprobs), entropies=tuple(entropies), ended=True)
 
+    @pytest.mark.full
     def test_a_batch_decodes_what_a_plain_loop_without_a_cache_decodes(self, weak: Reasoner) -> None:
         some = draw(0, 8, levels=LEVELS[1:9])
         traces = [weak.begin(p.prompt, at(0.8, p.key, 0)) for p in some]
@@ -656,6 +657,7 @@ class TestEngine:
 
 
 class TestAbility:
+    @pytest.mark.full
     def test_the_weak_model_errs_often_and_votes_well_and_the_strong_one_seldom_errs(
         self, weak: Reasoner
     ) -> None:

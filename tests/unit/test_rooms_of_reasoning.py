@@ -64,6 +64,7 @@ print(*sorted(m.__name__.removeprefix("paceline.families.reasoning.") for m in r
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.one_in(20)
 def test_without_its_folder_an_operation_is_gone_and_all_other_suites_can_be_planned(
     operation: str, copy: PackageCopy
 ) -> None:

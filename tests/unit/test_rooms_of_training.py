@@ -46,6 +46,7 @@ def suites_without(operation: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.one_in(20)
 def test_without_an_operations_folder_all_other_suites_are_read_and_planned(
     operation: str, copy: PackageCopy
 ) -> None:

@@ -73,6 +73,7 @@ def points() -> list[tuple[str, int, int, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(("name", "size", "kv_heads", "options"), points())
+@pytest.mark.one_in(5)
 def test_gradients_and_bytes_are_those_of_one_process_and_of_the_formula(
     name: str, size: int, kv_heads: int, options: dict[str, Any]
 ) -> None:
@@ -142,6 +143,7 @@ def link_bytes(name: str, size: int, kv_heads: int = 4, *, context: int = 32, **
 @pytest.mark.parametrize(
     ("size", "direct"), [(3, False), (4, False), (8, False), (3, True), (4, True), (8, True)]
 )
+@pytest.mark.one_in(3)
 def test_token_rings_busiest_pair_carries_what_its_header_says(size: int, direct: bool) -> None:
     context, heads, width, layers = 16 * size, 4, 20, 4
     rows = layers * BATCH * context // size * 4

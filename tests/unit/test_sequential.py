@@ -116,6 +116,7 @@ def stopped(mean: float, spread: float, margin: float, *, budget: bool, trials: 
 @pytest.mark.parametrize(
     ("mean", "spread"), [(0.0, 0.01), (0.0, 0.05), (0.0, 0.2), (0.03, 0.03), (0.1, 0.05)]
 )
+@pytest.mark.one_in(3)
 def test_intervals_of_a_stopped_comparison_hold_and_its_decisions_are_right(
     mean: float, spread: float, budget: bool
 ) -> None:

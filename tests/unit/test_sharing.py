@@ -110,6 +110,7 @@ def wanted(shape: Shape) -> int:
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize(("heads", "kv_heads"), [(8, 8), (8, 4), (8, 2), (8, 1)])
 @pytest.mark.parametrize("name", sorted(TECHNIQUES))
+@pytest.mark.one_in(5)
 def test_states_are_those_of_a_plain_computation_and_no_key_moves(
     name: str, heads: int, kv_heads: int, size: int
 ) -> None:

@@ -104,6 +104,8 @@ def fault(text: str) -> str | None:
         command, context = below, click.Context(below, info_name=name, parent=context)
     try:
         command.make_context(name, list(words), parent=context.parent)
+    except click.exceptions.Exit:  # by --help, which is an answer
+        return None
     except click.MissingParameter as error:
         return str(error)
     except click.BadParameter as error:

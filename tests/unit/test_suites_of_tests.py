@@ -171,3 +171,34 @@ def test_a_module_draws_the_same_in_every_run_and_afresh_where_it_measures(
     assert len({seeds.enter("tests/unit/test_it.py", fresh=True) for _ in range(8)}) > 1
     seeds.give(7)
     assert {seeds.enter("a", fresh=True), seeds.enter("b", fresh=False)} == {7}
+
+
+THINNED = """\
+import pytest
+
+@pytest.mark.parametrize("n", range(7))
+@pytest.mark.one_in(3)
+def test_it(n):
+    pass
+
+def test_other():
+    pass
+"""
+
+
+@pytest.mark.parametrize(("suite", "cases"), [("gate", "036"), ("full", "0123456")])
+def test_of_a_grid_of_cases_every_third_is_in_the_gate_and_all_are_in_the_full_suite(
+    tmp_path: Path, suite: str, cases: str
+) -> None:
+    (tmp_path / "unit").mkdir()
+    (tmp_path / "unit" / "test_grid.py").write_text(THINNED)
+    (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
+    (tmp_path / "pytest.ini").write_text(
+        f"[pytest]\nmarkers =\n    one_in(n): x\n    full: x\npythonpath = {TESTS}\n"
+    )
+    asked = [f"--suite={suite}", "--collect-only", "-q", "-p", "no:cacheprovider", "unit"]
+    listed = subprocess.run(
+        [sys.executable, "-m", "pytest", *asked], cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout
+    assert [case for case in "0123456" if f"test_it[{case}]" in listed] == list(cases)
+    assert "test_other" in listed

@@ -20,6 +20,7 @@ EXPECTED = {
 @pytest.mark.parametrize(
     ("family",), first_of_each(((name,) for name in sorted(METRICS)), lambda case: "any")
 )
+@pytest.mark.full
 def test_a_folder_and_a_file_are_an_operation_and_a_metric_from_validate_to_compare(
     family: str, copy: PackageCopy
 ) -> None:

@@ -46,6 +46,7 @@ def spiked(rng: np.random.Generator) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("make", "limit"), [(plain, 0.02), (weather, 0.05), (spiked, 0.02)])
+@pytest.mark.one_in(3)
 def test_unchanged_series_seldom_alarm_in_a_hundred_nights(
     make: Callable[[np.random.Generator], np.ndarray], limit: float
 ) -> None:
@@ -81,6 +82,7 @@ def test_what_was_found_does_not_move_when_nights_are_added() -> None:
 
 @pytest.mark.parametrize(("nightly", "passes"), [(0.005, 10), (0.01, 5), (0.02, 3)])
 @pytest.mark.parametrize("before", [60, 120])
+@pytest.mark.one_in(3)
 def test_a_slow_drift_is_found_about_when_its_sum_passes_the_margin(
     nightly: float, passes: int, before: int
 ) -> None:
@@ -141,6 +143,7 @@ def bimodal(rng: np.random.Generator) -> np.ndarray:
 
 
 @pytest.mark.parametrize("make", [plain, weekly, bimodal])
+@pytest.mark.one_in(3)
 def test_weekends_and_two_kinds_of_hosts_are_no_drift(
     make: Callable[[np.random.Generator], np.ndarray],
 ) -> None:

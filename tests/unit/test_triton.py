@@ -157,6 +157,7 @@ def ask() -> Iterator[Ask]:
     first_of_each(((case,) for case in CASES), lambda case: (case[0][0], case[0][3])),
     ids=["-".join(map(str, (c[0], c[3], *c[4].values(), *c[5].values()))) for c in CASES],
 )
+@pytest.mark.one_in(3)
 def test_a_triton_kernel_is_right_in_the_interpreter(case: tuple[Any, ...], ask: Ask) -> None:
     assert ask(case) == "right"
 

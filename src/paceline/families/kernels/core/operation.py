@@ -27,8 +27,8 @@ def timed(
     place: int,
     summary: str,
     parameters: Sequence[Parameter],
-    arguments: tuple[Argument, ...],
     arithmetic: Arithmetic,
+    arguments: tuple[Argument, ...] = (),
     check: Callable[[Params], list[str]] = lambda params: [],
     metrics: Sequence[Metric] = (),
 ) -> TimedOperation:
@@ -39,8 +39,9 @@ def timed(
         place: Where it stands among the family's operations.
         summary: One sentence: the formula.
         parameters: Sizes that it has beside the common parameters, in the order of tables.
-        arguments: Inputs and then outputs of a call.
         arithmetic: Operations and compulsory bytes of a call.
+        arguments: Inputs and then outputs of a call, for ``paceline show`` and ``paceline new technique``; neither
+            tells them where there are none.
         check: What is wrong with a point, in words.
         metrics: Those that it has beside the common ones.
     """
