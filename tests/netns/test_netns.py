@@ -185,9 +185,16 @@ def test_the_switch_is_reached_over_the_control_network() -> None:
 @pytest.mark.gate
 def test_every_pair_of_eight_ranks_is_connected() -> None:
     with Network(num_ranks=8, link=Link(name="far", delay_s=0.002)) as network:
-        for rank in range(8):
-            assert 4 <= round_trip_ms(network, rank=rank, to=(rank + 1) % 8) <= 4 + SLACK_MS
+        for rank in range(8):  # how much longer it may take is measured: a busy machine answers late
+            assert round_trip_ms(network, rank=rank, to=(rank + 1) % 8) >= 4
         network.check()
+
+
+@pytest.mark.measured
+def test_every_pair_of_eight_ranks_answers_in_time(figure: Figures) -> None:
+    with Network(num_ranks=8, link=Link(name="far", delay_s=0.002)) as network:
+        slowest = max(round_trip_ms(network, rank=rank, to=(rank + 1) % 8) for rank in range(8))
+        figure("slowest round trip", slowest, unit="ms", least=4, most=4 + SLACK_MS)
 
 
 @pytest.mark.measured
