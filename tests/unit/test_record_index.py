@@ -10,7 +10,8 @@ from test_page_cache import HOSTS, write
 
 from paceline.base.errors import UserError
 from paceline.records.record import Measurement
-from paceline.records.store import Place, RunRecord, load, read_record
+from paceline.records.store import Place, RunRecord, load, read_record, record_paths
+from paceline.report import recordindex
 from paceline.report.pagecache import PageCache
 from paceline.report.recordindex import SUFFIX, Lines, RecordIndex
 from paceline.report.site import SiteInput, render_site
@@ -35,6 +36,20 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return line
 
     monkeypatch.setattr(Lines, "read", read)
+    return found
+
+
+@pytest.fixture
+def whole(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Files that were read as a whole."""
+    found: list[Path] = []
+    real = recordindex.read_placed
+
+    def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
+        found.append(path)
+        return real(path)
+
+    monkeypatch.setattr(recordindex, "read_placed", read_placed)
     return found
 
 
@@ -77,27 +92,80 @@ def test_an_index_stands_for_every_field_of_every_line(store: Path) -> None:
 
 
 def test_a_build_after_one_more_night_reads_no_measurement_of_the_nights_before(
-    store: Path, asked: list[str]
+    store: Path, asked: list[str], whole: list[Path]
 ) -> None:
     first = site(store, index=True)
-    asked.clear()
+    whole.clear()
     assert site(store, index=True) == first == site(store, index=False)
-    assert "measurement" not in asked
-    write(store, 7, "another CPU")
-    asked.clear()
+    assert not asked
+    assert not whole
+    new = write(store, 7, "another CPU")
     assert site(store, index=True) == site(store, index=False)
-    assert "measurement" not in asked
-    assert asked.count("run") == len(HOSTS)
+    assert not asked
+    assert whole == [new]
 
 
-def test_a_file_that_became_another_is_read_again(store: Path, asked: list[str]) -> None:
+def test_several_processes_make_the_indexes_that_are_missing(store: Path, whole: list[Path]) -> None:
+    index = RecordIndex(folder=store.parent / "cache")
+    paths = record_paths(store)
+    assert sorted(index.without(paths)) == paths
+    assert sorted(index.make(index.without(paths), 2)) == sorted(map(str, paths))
+    assert index.without(paths) == []
+    assert [r.sha256 for r in load([store], read=index.read).records] == [
+        r.sha256 for r in load([store]).records
+    ]
+    assert not whole  # in this process
+    assert index.unwritten == []
+
+
+def test_where_no_index_can_be_kept_none_is_made(store: Path) -> None:
+    (store.parent / "cache").write_text("no folder")
+    index = RecordIndex(folder=store.parent / "cache")
+    assert index.without(record_paths(store)) == []
+    assert len(load([store], read=index.read).records) == len(HOSTS)
+
+
+def test_what_cannot_be_read_is_told_by_who_reads_it(store: Path) -> None:
+    paths = record_paths(store)
+    paths[0].write_bytes(paths[0].read_bytes()[:-40])
+    index = RecordIndex(folder=store.parent / "cache")
+    assert sorted(index.make(paths, 2)) == sorted(map(str, paths))
+    assert index.without(paths) == paths[:1]
+    found = load([store], read=index.read)
+    assert [Path(problem.path) for problem in found.problems] == paths[:1]
+    assert "ends too early" in found.problems[0].what
+
+
+def test_a_metric_that_its_family_tells_otherwise_by_now_is_looked_into(
+    store: Path, whole: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    indexed(store)
+    monkeypatch.setattr(recordindex, "mistold", lambda family, metric: "another direction")
+    whole.clear()
+    indexed(store)
+    assert len(whole) == len(HOSTS)
+
+
+def test_a_long_line_is_read_when_its_fields_are_asked_for(
+    store: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recordindex, "MOST_BYTES", 10)
+    indexed(store)
+    one = indexed(store)[1][0].measurements[0]
+    assert one.value is not None
+    assert asked == []
+    assert one.samples == read_record(indexed(store)[1][0].path).measurements[0].samples
+    assert asked == ["measurement"]
+
+
+def test_a_file_that_became_another_is_read_again(store: Path, whole: list[Path]) -> None:
     _, records = indexed(store)
     path = records[0].path
     text = path.read_bytes()
     path.write_bytes(text)  # the same bytes at another time
-    asked.clear()
+    whole.clear()
     _, again = indexed(store)
-    assert asked.count("run") == len(HOSTS) - 1
+    assert whole == [path]
     assert isinstance(again[0].measurements[0], Measurement)
     factory.rewrite(path, lambda data: data.replace(b'"launch":0', b'"launch":9'))
     index = RecordIndex(folder=store.parent / "cache")

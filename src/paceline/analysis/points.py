@@ -68,6 +68,15 @@ class Samples(Mapping[int, Sequence[float]]):
         """Return how many launches there are."""
         return len(self.sources)
 
+    def count(self, launch: int) -> int:
+        """Return how many samples a launch has, none where it is not there."""
+        return self.sources[launch].n if launch in self.sources else 0
+
+    @property
+    def total(self) -> int:
+        """How many samples all launches have."""
+        return sum(source.n for source in self.sources.values())
+
 
 @dataclass(slots=True, kw_only=True)
 class Cell:
@@ -192,8 +201,14 @@ def points_of(record: RunRecord) -> list[Point]:
     baselines = {s["suite"]: s.get("baseline", "") for s in record.run.suites}
     flags = () if record.run.fixed_seed is None else (FIXED_SEED,)
     points: dict[tuple[str, str], Point] = {}
+    launches: dict[tuple[str, str], int] = {}
+    absent: list[Measurement] = []
     for m in record.measurements:
-        key = (m.suite, m.block)
+        key, launch = (m.suite, m.block), m.launch
+        if launch >= launches.get(key, 0):
+            launches[key] = launch + 1
+        if m.absent:
+            absent.append(m)
         point = points.get(key)
         if point is None:
             point = points[key] = Point(
@@ -208,14 +223,15 @@ def points_of(record: RunRecord) -> list[Point]:
         if m.status != "ok" or m.value is None:
             point.failures.setdefault(m.label, []).append(m)
             continue
-        cell = point.cells.get((m.label, m.metric.name))
+        place = (m.label, m.metric.name)
+        cell = point.cells.get(place)
         if cell is None:
-            cell = point.cells[(m.label, m.metric.name)] = _cell_of(m)
-        cell.values[m.launch] = m.value
-        cell.samples.sources[m.launch] = m
+            cell = point.cells[place] = _cell_of(m)
+        cell.values[launch] = m.value
+        cell.samples.sources[launch] = m
         cell.flags.update(m.flags, flags)
         cell.measurements.append(m)
-    for m in record.measurements:
+    for m in absent:
         for name, reason in (m.absent or {}).items():
             cell = points[(m.suite, m.block)].cells.get((m.label, name))
             if cell is not None and reason.startswith(MISSED):
@@ -224,10 +240,6 @@ def points_of(record: RunRecord) -> list[Point]:
         for point in (p for (_, name), p in points.items() if name == block):
             for cell in point.cells.values():
                 _set_aside(cell, loads, point.family)
-    launches: dict[tuple[str, str], int] = {}
-    for m in record.measurements:
-        key = (m.suite, m.block)
-        launches[key] = max(launches.get(key, 0), m.launch + 1)
     for key, point in points.items():
         looks = looks_of(record.run, point.suite)
         for cell in point.cells.values() if looks else ():

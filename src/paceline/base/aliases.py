@@ -34,7 +34,8 @@ class Renamed:
 
     def keys_today(self, items: Mapping[str, Value]) -> dict[str, Value]:
         """Return a table with the keys of today."""
-        return {self.today(key): value for key, value in items.items()}
+        table = self.table
+        return {table.get(key, key): value for key, value in items.items()}
 
     def keys_first(self, items: Mapping[str, Value]) -> dict[str, Value]:
         """Return a table with first names as keys."""
@@ -145,6 +146,7 @@ VALUES: Mapping[tuple[str, str], RenamedValues] = {
     ("training", "require_convergence"): RenamedValues({"required": True, "measured": False}),
 }
 """Values of parameters, by family and the parameter's name of today."""
+_VALUES_OF = {family: {key: VALUES[of, key] for of, key in VALUES if of == family} for family, _ in VALUES}
 
 SUITE_KEYS = Renamed({"why": "description"})
 """Keys of suite files and of files of nights."""
@@ -168,19 +170,17 @@ def technique_first(family: str, name: str) -> str:
 def params_today(family: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return a point with the names, and the named values, of today."""
     renamed = PARAMETERS.get(family, NOTHING).keys_today(params)
-    return {key: _value(family, key, value, today=True) for key, value in renamed.items()}
+    for key, values in _VALUES_OF.get(family, {}).items():
+        if key in renamed:
+            renamed[key] = values.today(renamed[key])
+    return renamed
 
 
 def params_first(family: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return a point with first names and values, and without later parameters at their defaults, for its identity."""
     later = LATER.get(family, {})
     known = {key: value for key, value in params.items() if key not in later or value != later[key]}
-    valued = {key: _value(family, key, value, today=False) for key, value in known.items()}
-    return PARAMETERS.get(family, NOTHING).keys_first(valued)
-
-
-def _value(family: str, key: str, value: Any, *, today: bool) -> Any:
-    names = VALUES.get((family, key))
-    if names is None:
-        return value
-    return names.today(value) if today else names.first(value)
+    for key, values in _VALUES_OF.get(family, {}).items():
+        if key in known:
+            known[key] = values.first(known[key])
+    return PARAMETERS.get(family, NOTHING).keys_first(known)

@@ -57,8 +57,14 @@ def within(values: Iterable[Any], room: int = MAX_DEPTH) -> bool:
             fits = -MAX_INTEGER <= value <= MAX_INTEGER
         elif kind is dict:
             fits = within(value.values(), room - 1)
+        elif kind is list or kind is tuple:
+            fits = (
+                all(map(math.isfinite, value))
+                if set(map(type, value)) == {float}
+                else within(value, room - 1)
+            )
         else:
-            fits = kind not in (list, tuple) or within(value, room - 1)
+            continue
         if not fits:
             return False
     return True

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from paceline.records.ancestry import ancestry_of
 from paceline.records.health import FoundHealth, path_of, read_health
 from paceline.records.proofs import read_reports
 from paceline.records.provenance import suite_facts
-from paceline.records.store import Loaded
+from paceline.records.store import Loaded, record_paths
 from paceline.spec import content
 from paceline.spec.papers import load_papers
 from paceline.spec.suite_file import load_suite
@@ -158,6 +159,10 @@ def build_site(
     if not reuse:
         kept.prune()
         index.prune()
+    processes = len(os.sched_getaffinity(0))
+    new = index.without(list(chain.from_iterable(map(record_paths, stores(results, published=published)))))
+    if processes > 1 and len(new) > 1:
+        told.counting(index.make(new, processes), f"of {number_of(len(new), 'new record')} read")
     with without_collection():
         loaded = load_stores(results, told.reading(index.read), published=published)
         given = replace(
@@ -171,7 +176,6 @@ def build_site(
             is_ancestor=ancestry_of(r.run for r in loaded.records),
             built=datetime.now(UTC).date(),
         )
-        processes = len(os.sched_getaffinity(0))
         pages = render_site(given, processes=processes, cache=kept, more_jobs=index.unwritten)
         count = write_site(told.making(pages), target)
     told.done()

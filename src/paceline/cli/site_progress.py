@@ -43,6 +43,11 @@ class SiteProgress:
 
         return counted
 
+    def counting(self, things: Iterator[Thing], what: str) -> None:
+        """Take things as they come, and count them: "3 of 40 new records read"."""
+        for count, _ in enumerate(things, start=1):
+            self._tell(f"{count} {what}")
+
     def making(self, files: Iterator[Thing]) -> Iterator[Thing]:
         """Yield files as they are made, and count them."""
         for count, file in enumerate(files, start=1):

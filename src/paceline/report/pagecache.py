@@ -25,7 +25,7 @@ import paceline
 from paceline.report.forks import Files, Job
 from paceline.spec import content
 
-LIBRARIES = ("numpy", "scipy", "jinja2", "markupsafe", "markdown-it-py", "pyarrow")
+LIBRARIES = ("numpy", "scipy", "jinja2", "markupsafe", "markdown-it-py", "pyarrow", "pydantic")
 """Those that a page's text can depend on."""
 SUFFIX = ".pages"
 BINARY = ".parquet"
@@ -108,11 +108,17 @@ def _digest(key: str, payload: bytes) -> bytes:
 
 
 @cache
-def code_digest() -> str:
-    """Return a digest of this package, the templates, the interpreter and the libraries that pages depend on."""
+def code_digest(parts: tuple[str, ...] = ()) -> str:
+    """Return a digest of this package's code, the interpreter and the libraries that pages depend on.
+
+    Args:
+        parts: Folders and modules of the package; none for all of it, and the templates.
+    """
     found = hashlib.sha256(repr((sys.version, [version(name) for name in LIBRARIES])).encode())
-    templates = content.report_templates()
-    for root, pattern in ((Path(paceline.__file__).parent, "*.py"), (templates, "*.html")):
-        for path in sorted(root.rglob(pattern)):
-            found.update(f"{path.relative_to(root)}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
+    package = Path(paceline.__file__).parent
+    for root in [package / part for part in parts] or [package, content.report_templates()]:
+        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
+            if path.suffix in (".py", ".html"):
+                named = f"{path.relative_to(root.parent)}\n"
+                found.update(named.encode() + hashlib.sha256(path.read_bytes()).digest())
     return found.hexdigest()

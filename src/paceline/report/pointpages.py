@@ -65,9 +65,9 @@ def launch_grid(point: Point) -> Grid:
         row = [label]
         for launch in launches:
             value = cell.values.get(launch)
-            count = len(cell.samples.get(launch, ()))
+            count = cell.samples.count(launch)
             row.append(ABSENT if value is None else f"{format_quantity(value, cell.unit)} ({count})")
-        total = sum(map(len, cell.samples.values()))
+        total = cell.samples.total
         rows.append([*row, value_text(point, label, metric), str(total)])
     headers = ("technique", *(f"launch {n}" for n in launches), "all launches", "samples")
     return rows_grid(f"{metric}: {statistic} of each launch (raw samples)", headers, rows)
@@ -102,7 +102,7 @@ def _metric_rows(point: Point, names: Sequence[str]) -> list[list[str]]:
                     value_text(point, label, metric),
                     ABSENT if predicted is None else format_quantity(predicted, cell.unit),
                     str(len(cell.values)),
-                    str(sum(map(len, cell.samples.values()))),
+                    str(cell.samples.total),
                     ", ".join(sorted(cell.flags)) or ABSENT,
                 ]
             )

@@ -1,9 +1,10 @@
 """What a site needs of a record file to know that its pages are the same, without reading the file again.
 
-An index beside the kept pages has, for each line of a sealed file, the names, the value and the place of the line. It
-belongs to a file as an entry of a version-control tool's index does: by its path, size, times and number. Whoever asks
-a measurement for more than the index has (samples, accounts, proofs) gets it from the line itself, which is read then
-and checked as always. An index that was damaged, or made by other code, is made anew from the file.
+An index beside the kept pages has a sealed file's run and events, and of each measurement the names, the value and the
+place of the line. It belongs to a file as an entry of a version-control tool's index does: by its path, size, times
+and number. Whoever asks a measurement for more than the index has (samples, accounts, proofs) gets it from the line
+itself, which is read then and checked as always. An index that was damaged, or made by other code that reads records,
+is made anew from the file.
 """
 
 from __future__ import annotations
@@ -11,24 +12,31 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
+from pydantic_core import from_json
+
+from paceline.base.collection import without_collection
 from paceline.base.errors import UserError
+from paceline.records.contracts import mistold
 from paceline.records.limits import said
 from paceline.records.record import Event, Measurement, MetricId, Run, parse_line
 from paceline.records.record_file import PARTIAL, Member, members_of, open_plain, present_form, read_piece
 from paceline.records.store import Place, RunRecord, read_placed
-from paceline.report.forks import Files, Job
+from paceline.report.forks import Files, Job, at_work
 from paceline.report.pagecache import code_digest
 
 SUFFIX = ".lines"
+READERS = ("base", "records", "report/recordindex.py")
+"""The code by which an index is made, in this package."""
 SHARED = (
     "run_id",
     "suite",
@@ -42,14 +50,25 @@ SHARED = (
     "label",
     "role",
     "metric",
+    "options",
 )
 """Fields of a case that all its launches share: kept once."""
 OWN = ("launch", "value", "n", "status", "reason", "flags", "ceilings", "absent")
-"""Fields of each measurement that an index keeps, beside the samples of proportions, which every page counts."""
+"""Fields of each measurement that an index keeps."""
+SELDOM: Mapping[str, Any] = {
+    "samples": [],
+    "accounting": None,
+    "predicted": None,
+    "stop_reason": None,
+    "correctness": None,
+}
+"""Fields that an index keeps where a measurement has them and its line is short, each with its default."""
+LARGE, MOST_BYTES = "large", 8000
+"""Names these fields where they stay in their line, since it is longer than that."""
 
 Stamp = list[int]
 
-_of_case = attrgetter(*(name for name in SHARED if name not in ("params", "metric")))
+_of_case = attrgetter(*(name for name in SHARED if name not in ("params", "metric", "options")))
 _of_metric = attrgetter(*MetricId.model_fields)
 _of_launch = attrgetter(*OWN)
 
@@ -87,27 +106,59 @@ class Indexed:
     """A measurement whose line is read when somebody asks for more than its index has.
 
     Args:
-        facts: Field of the index → value.
+        case: The fields that all launches of its case share.
+        row: Its row of the index: number of the case, place of its line, fields that may be large, fields of its own.
         lines: Of its file.
-        place: Of its own line.
     """
 
-    __slots__ = (*SHARED, *OWN, "_lines", "_place", "_whole", "samples")
+    __slots__ = ("_case", "_lines", "_row", "_whole")
 
-    def __init__(self, facts: dict[str, Any], lines: Lines, place: Place) -> None:
-        for name, value in facts.items():
-            setattr(self, name, value)
-        self._lines, self._place = lines, place
+    def __init__(self, case: SimpleNamespace, row: list[Any], lines: Lines) -> None:
+        self._case, self._row, self._lines = case, row, lines
         self._whole: Measurement | None = None
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         if self._whole is None:
-            line = self._lines.read(self._place)
+            _, offset, length, *_ = self._row
+            line = self._lines.read((offset, length))
             assert isinstance(line, Measurement)
             self._whole = line
         return getattr(self._whole, name)
+
+
+_KEPT, _FIRST_OWN = 3, 4
+"""Where in a row of an index stand the fields that may be large, and where the measurement's own fields begin."""
+
+
+def _own(at: int) -> property:
+    """Return the property whose value stands at a place of a measurement's row."""
+
+    def value(measurement: Indexed) -> Any:
+        return measurement._row[at]
+
+    return property(value)
+
+
+def _seldom_there(name: str) -> property:
+    """Return the property whose value is kept, is read from its line where that is long, or has its default."""
+
+    def value(measurement: Indexed) -> Any:
+        kept = measurement._row[_KEPT]
+        if name in kept.get(LARGE, ()):
+            return measurement.__getattr__(name)
+        return kept.get(name, SELDOM[name])
+
+    return property(value)
+
+
+for _name in SHARED:
+    setattr(Indexed, _name, property(attrgetter(f"_case.{_name}")))
+for _at, _name in enumerate(OWN, start=_FIRST_OWN):
+    setattr(Indexed, _name, _own(_at))
+for _name in SELDOM:
+    setattr(Indexed, _name, _seldom_there(_name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,11 +178,8 @@ class RecordIndex:
             UserError: The file cannot be read, or a line of it is not legal.
         """
         path = present_form(path)
-        name = sha256(
-            f"{os.path.realpath(path)}\n{code_digest()}".encode("utf-8", "surrogateescape")
-        ).hexdigest()
-        self.wanted.add(name)
-        entry = self.folder / f"{name}{SUFFIX}"
+        entry = self._entry(path)
+        self.wanted.add(entry.name.removesuffix(SUFFIX))
         try:
             before = stamp_of(path)
         except OSError as error:
@@ -143,6 +191,44 @@ class RecordIndex:
         if record.sealed and not path.name.endswith(PARTIAL) and stamp_of(path) == before:
             self.unwritten.append(partial(self._keep, entry, before, record, places))
         return record
+
+    def without(self, paths: Sequence[Path]) -> list[Path]:
+        """Return the files of which there is no index yet, the largest first; none where none can be kept."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            return []  # nothing can be kept there
+        if not os.access(self.folder, os.W_OK):
+            return []
+        found = [p for p in map(present_form, paths) if p.is_file() and not self._entry(p).exists()]
+        return sorted(found, key=lambda path: path.stat().st_size, reverse=True)
+
+    def make(self, paths: Sequence[Path], processes: int) -> Iterator[str]:
+        """Read files and keep their indexes, in several processes; yield each path when that is done.
+
+        What cannot be read has no index afterwards: ``read`` says why.
+        """
+        with at_work([partial(self._made, path) for path in paths], processes) as made:
+            for path, _ in made:
+                yield path
+
+    def _made(self, path: Path) -> Files:
+        """Let the index of a file be there for the next who asks: a job."""
+        with without_collection():
+            self._make(path)  # what it has read is gone before the collector looks again
+        return [(str(path), "")]
+
+    def _make(self, path: Path) -> None:
+        one = replace(self, unwritten=[])
+        with suppress(UserError):
+            one.read(path)
+        for job in one.unwritten:
+            job()
+
+    def _entry(self, path: Path) -> Path:
+        known = f"{os.path.realpath(path)}\n{code_digest(READERS)}"
+        name = sha256(known.encode("utf-8", "surrogateescape")).hexdigest()
+        return self.folder / f"{name}{SUFFIX}"
 
     def prune(self) -> None:
         """Remove what this build did not ask for."""
@@ -159,29 +245,26 @@ class RecordIndex:
         digest, payload = data[:32], data[32:]
         if digest != sha256(payload).digest():
             return None
-        found = json.loads(zlib.decompress(payload))
+        found = from_json(zlib.decompress(payload))
         if found["stamp"] != stamp:
             return None
         lines = Lines(path, stamp, found["members"])
-        run = lines.read(tuple(found["run"]))
-        events = [lines.read(tuple(place)) for place in found["events"]]
-        assert isinstance(run, Run)
+        run = Run.model_validate(found["run"])
         shared = [
-            case | {"metric": MetricId.model_construct(**case["metric"]), "run_id": run.run_id}
+            SimpleNamespace(
+                **case | {"metric": MetricId.model_construct(**case["metric"]), "run_id": run.run_id}
+            )
             for case in found["cases"]
         ]
-        measurements = [
-            cast(
-                Measurement,
-                Indexed(shared[case] | dict(zip(OWN, own, strict=True)) | samples, lines, (offset, length)),
-            )
-            for case, offset, length, samples, *own in found["lines"]
-        ]
+        if any(mistold(*told) for told in {(case.family, case.metric) for case in shared}):
+            return None  # its metric has changed since: reading the file says how
         return RunRecord(
             path=path,
             run=run,
-            measurements=tuple(measurements),
-            events=tuple(e for e in events if isinstance(e, Event)),
+            measurements=tuple(
+                cast(Measurement, Indexed(shared[row[0]], row, lines)) for row in found["lines"]
+            ),
+            events=tuple(Event.model_construct(**event) for event in found["events"]),
             sealed=True,
             sha256=found["sha256"],
         )
@@ -196,18 +279,17 @@ class RecordIndex:
         shared: list[dict[str, Any]] = []
         rows = []
         for m, place in zip(record.measurements, places["measurement"], strict=True):
-            key = (_of_case(m), _of_metric(m.metric), tuple(m.params.items()))
+            key = (_of_case(m), _of_metric(m.metric), tuple(m.params.items()), repr(m.options))
             if key not in cases:
                 cases[key] = len(shared)
                 shared.append({name: _plain(m, name) for name in SHARED[1:]})
-            counted = {"samples": m.samples} if m.samples and set(m.samples) <= {0.0, 1.0} else {}
-            rows.append([cases[key], *place, counted, *_of_launch(m)])
+            rows.append([cases[key], *place, _short_fields(m, place[1]), *_of_launch(m)])
         found = {
             "stamp": stamp,
             "sha256": record.sha256,
             "members": members,
-            "run": places["run"][0],
-            "events": places["event"],
+            "run": record.run.model_dump(mode="json"),
+            "events": [event.model_dump(mode="json") for event in record.events],
             "cases": shared,
             "lines": rows,
         }
@@ -227,6 +309,12 @@ def stamp_of(file: Path | int) -> Stamp:
     """Return size, times in nanoseconds, device and number of a file."""
     found = file.stat() if isinstance(file, Path) else os.fstat(file)
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_dev, found.st_ino]
+
+
+def _short_fields(m: Measurement, length: int) -> dict[str, Any]:
+    """Return what an index keeps of the fields that are seldom there, or may be large: not of a line of many bytes."""
+    there = {name: value for name in SELDOM if (value := getattr(m, name)) is not None and value != []}
+    return {LARGE: list(there)} if length > MOST_BYTES else there
 
 
 def _plain(m: Measurement, name: str) -> Any:
