@@ -14,6 +14,7 @@ from test_site import EVIL, SUITE, measurement, run_line
 
 from paceline.analysis.claims import ClaimResult
 from paceline.analysis.compare import Comparison, compare_points, ranks
+from paceline.base.family import family_names, load_family
 from paceline.records.store import RunRecord
 from paceline.report.boards import Board, select
 from paceline.report.findings import Finding, Known, findings
@@ -257,6 +258,12 @@ def test_charts_are_files_that_need_no_page_and_escape_their_texts() -> None:
 )
 def test_metrics_have_names_as_people_write_them(name: str, label: str) -> None:
     assert metric_label(name) == label
+
+
+@pytest.mark.parametrize("family", family_names())
+def test_no_two_metrics_of_a_family_are_called_alike(family: str) -> None:
+    names = [metric.name for metric in load_family(family).metrics]
+    assert len({metric_label(name) for name in names}) == len(names)
 
 
 def test_a_gain_whose_quality_is_not_known_to_be_kept_is_no_largest_gain() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 LABELS: Mapping[str, str] = {
-    "accuracy_reordered": "accuracy",
+    "accuracy_reordered": "order-averaged accuracy",
     "decode_time": "simulated decode time",
     "e2e_mean": "mean time of a whole answer",
     "eval_loss": "loss on held-out text",
@@ -24,7 +24,7 @@ LABELS: Mapping[str, str] = {
     "state_parity": "share of launches whose ranks agreed",
     "time_per_token": "time per token",
     "time_to_target": "time to the target loss",
-    "tokens_reordered": "tokens",
+    "tokens_reordered": "order-averaged tokens",
 }
 """Metrics whose name does not make a label by itself."""
 SHORT: Mapping[str, str] = {
