@@ -516,6 +516,7 @@
         paper.hidden = !fits;
         count += fits;
       }
+      for (const paper of papers) if (paper.tagName === "DETAILS") paper.open = !paper.hidden && (count <= 3 || paper.id === location.hash.slice(1));
       const narrowed = count < papers.length;
       said.textContent = narrowed ? `${count} of ${papers.length}` : "";
       for (const part of document.querySelectorAll("details:has([data-verdict]), section:has([data-verdict])")) {
@@ -529,6 +530,13 @@
     show();
   };
 
+  // What an address names is opened with all that it lies in.
+  const reveal = () => {
+    const named = location.hash.includes("=") ? null : document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    for (let part = named; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
+    named?.scrollIntoView();
+  };
+
   searcher();
   switcher();
   document.querySelectorAll("#paper-filter").forEach(ledger);
@@ -538,5 +546,7 @@
   document.querySelectorAll("[data-two]").forEach(narrowed);
   document.querySelectorAll("[data-narrow]").forEach(narrowing);
   document.querySelectorAll(".scroll:not(.doc .scroll, [data-two] .scroll) > table").forEach(equip);
+  reveal();
+  addEventListener("hashchange", reveal);
   addEventListener("hashchange", () => { if (location.hash.includes("=")) location.reload(); });
 })();

@@ -136,6 +136,17 @@ def test_a_gain_that_quality_was_paid_for_is_told_with_its_price_and_is_no_large
     assert "and relative error 0.2 against 1e-07, difference 0.2" in price
 
 
+@pytest.mark.parametrize(
+    ("verdict", "told"), [("says nothing", False), ("consistent with a model", False), ("partly", True)]
+)
+def test_a_gain_that_an_arm_without_the_mechanism_has_too_is_no_largest_gain(
+    verdict: str, told: bool
+) -> None:
+    given = measured(1, {KB: {"native": 1.0, "tree": 0.1, "ring": 0.5}})
+    found = findings(known(given, claims=(claim(verdict),)))
+    assert [f.sentence.partition(" ")[0] for f in found if f.rule == "largest"] == ["tree"] * told
+
+
 def test_a_crossing_says_on_which_side_which_technique_is_faster() -> None:
     given = measured(1, {KB: {"native": 1e-3, "tree": 0.5e-3}, MB: {"native": 4e-3, "tree": 8e-3}})
     finding = only(findings(known(given)), "crossing")

@@ -167,7 +167,10 @@ def format_quantity(value: float, unit: str) -> str:
         return f"{_digits(value)} {unit}"
     if unit in ("ratio", "1"):
         return _digits(value)
-    return f"{_digits(value)} {unit}".strip()
+    digits = _digits(value)
+    if digits == "1" and unit.isalpha():
+        unit = unit.removesuffix("s")  # one call, two calls
+    return f"{digits} {unit}".strip()
 
 
 def _digits(value: float) -> str:

@@ -2,7 +2,7 @@
 
 | rule | which | how many |
 |---|---|---|
-| ``largest`` | of each family the largest decided gain in what its board is ranked by, quality kept | 1 each, or more |
+| ``largest`` | of each family the largest decided gain in what its board is ranked by, quality kept (1) | 1 each, or more |
 | ``but worse`` | the largest gain that quality was paid for | 1 |
 | ``crossing`` | where the order of two techniques is decided to change, the largest swing, of different families | 2 |
 | ``claim`` | papers' claims that did not hold, or held in part, premises met; the worst first, one a paper | 2 |
@@ -10,6 +10,9 @@
 
 All rules look at evidence of grade A or B, at intervals that tell a size, and at comparisons that are not constants. A
 comparison that several kinds of processors measured counts once, by its newest measurement.
+
+(1) Not of a suite one of whose claims says nothing, since an arm without the mechanism does as well: its baseline is
+easily beaten. Nor of one that is consistent with a model alone, since what makes the effect was assumed.
 """
 
 from __future__ import annotations
@@ -38,6 +41,8 @@ from paceline.report.trendpages import Trend
 MOST = 10
 NUM_CROSSINGS, NUM_CLAIMS = 2, 2
 EVIDENCE = frozenset("AB")
+NOT_ITS_OWN = frozenset({"says nothing", "consistent with a model"})
+"""Verdicts of claims in suites whose effects are not known to be the techniques'."""
 RULES: Mapping[str, str] = {
     "largest": "largest gain",
     "but worse": "gain at a price",
@@ -78,7 +83,8 @@ def findings(known: Known, most: int = MOST) -> list[Finding]:
     The largest gains come first, one of each family, and fill up what other rules leave.
     """
     ranked = _ranked(known)
-    gains = _gains(ranked)
+    borrowed = {c.suite for c in known.claims if c.verdict in NOT_ITS_OWN}
+    gains = _gains([r for r in ranked if r.board.suite not in borrowed])
     first = _one_each(gains, lambda f: f.family)
     special = [
         *islice(_but_worse(ranked), 1),

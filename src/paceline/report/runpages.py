@@ -6,12 +6,13 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from paceline.analysis.claims import ClaimResult
 from paceline.analysis.evidence import PointKey
 from paceline.analysis.headlines import PAPER_VERDICTS, LedgerRow
+from paceline.base.counting import number_of
 from paceline.records.record import STATUSES, Run
 from paceline.records.store import RunRecord, status_counts
 from paceline.report.boards import slug
@@ -249,11 +250,26 @@ def ledger_families(rows: Sequence[LedgerRow]) -> list[tuple[str, list[LedgerRow
     return sorted(found.items(), key=lambda item: item[0] == "outside")
 
 
+VERDICTS_BEST_FIRST = ("reproduced", "partly tested", "partly", *PAPER_VERDICTS)
+
+
+def best_first(rows: Iterable[LedgerRow]) -> list[LedgerRow]:
+    """Return papers by their verdicts, and in the order of the ledger where these are equal."""
+    return sorted(rows, key=lambda row: VERDICTS_BEST_FIRST.index(row.verdict))
+
+
+def gist(row: LedgerRow) -> str:
+    """Say in a line what a paper says: its first headline, and how many more there are."""
+    if not row.headlines:
+        return row.paper.claim
+    more = len(row.headlines) - 1
+    return row.headlines[0].headline.says + (f"; {number_of(more, 'more headline')}" if more else "")
+
+
 def verdict_counts(rows: Sequence[LedgerRow]) -> list[tuple[str, int, str]]:
     """Return (verdict, number, class) of some papers."""
     counts = Counter(row.verdict for row in rows)
-    order = ("reproduced", "partly tested", "partly", *PAPER_VERDICTS)
-    names = sorted(counts, key=order.index)
+    names = sorted(counts, key=VERDICTS_BEST_FIRST.index)
     return [(name, counts[name], verdict_class(name)) for name in names]
 
 

@@ -36,9 +36,12 @@ def claims_page(site: Site) -> str:
         grids=grids,
         headlines={row.paper.slug: runs.headline_grid(row) for row in site.given.ledger if row.headlines},
         conforming=conforming,
+        num_bounds=len(site.given.bounds),
         bounds=runs.claim_grid(site.given.bounds, hrefs, places) if site.given.bounds else None,
         verdict_class=verdict_class,
         facets=runs.facets,
+        best_first=runs.best_first,
+        gist=runs.gist,
     )
 
 
