@@ -197,10 +197,10 @@
         units.set(names, name);
         keep(`u${number}`, [...units.values()].filter(Boolean).join("."));
       });
-      label.querySelector("option").textContent = names.includes("s") ? "fitting units of time" : "fitting units of size";
+      label.querySelector("option").textContent = names.includes("s") ? "automatic time units" : "automatic size units";
       lists.push(label);
     }
-    const tools = make("div", { className: "tools" }, make("label", {}, "Rows with ", input), ...lists, said, chooser, saveTable(() => table));
+    const tools = make("div", { className: "tools" }, make("label", {}, "Filter rows ", input), ...lists, said, chooser, saveTable(() => table));
     table.closest(".scroll").before(tools);
     let panel = null;
 
@@ -526,7 +526,7 @@
     };
     input.addEventListener("input", () => { keep("words", input.value.trim()); show(); });
     place.className = "tools";
-    place.append(make("label", {}, "Papers with ", input), ...lists.map(([kind, select]) => make("label", {}, (named[kind] ?? kind) + " ", select)), said);
+    place.append(make("label", {}, "Filter papers ", input), ...lists.map(([kind, select]) => make("label", {}, (named[kind] ?? kind) + " ", select)), said);
     show();
   };
 

@@ -237,7 +237,7 @@ def board(browser: Any, pages: list[Path]) -> Iterator[Any]:
 def test_rows_are_filtered_by_words_and_come_back(board: Any) -> None:
     whole = rows_of(board)
     assert len(whole) == 20
-    box = board.get_by_role("searchbox", name="Rows with").first
+    box = board.get_by_role("searchbox", name="Filter rows").first
     box.fill("RING 64")
     (row,) = rows_of(board)
     assert "ring" in row
@@ -271,7 +271,7 @@ def test_columns_are_ordered_as_numbers_both_ways_and_back(board: Any) -> None:
 
 
 def test_an_address_keeps_filter_and_order(board: Any) -> None:
-    board.get_by_role("searchbox", name="Rows with").first.fill("tree")
+    board.get_by_role("searchbox", name="Filter rows").first.fill("tree")
     board.get_by_role("button", name="latency").first.click()
     board.get_by_role("button", name="latency").first.click()
     shown = rows_of(board)
@@ -282,7 +282,7 @@ def test_an_address_keeps_filter_and_order(board: Any) -> None:
     board.goto(address)
     assert rows_of(board) == shown
     assert len(shown) == 4
-    assert board.get_by_role("searchbox", name="Rows with").first.input_value() == "tree"
+    assert board.get_by_role("searchbox", name="Filter rows").first.input_value() == "tree"
 
 
 def test_rows_are_ordered_by_several_columns_and_the_address_keeps_them(board: Any) -> None:
@@ -414,7 +414,7 @@ def test_pinned_rows_stand_side_by_side_and_the_address_keeps_them(board: Any) -
     assert side_by_side(board) == []
     board.get_by_label("Pin 4 KiB | native", exact=True).check()
     assert side_by_side(board) == []
-    board.get_by_role("searchbox", name="Rows with").first.fill("ring")
+    board.get_by_role("searchbox", name="Filter rows").first.fill("ring")
     board.get_by_label("Pin 4 KiB | ring", exact=True).focus()
     board.keyboard.press("Space")
     shown = side_by_side(board)
@@ -425,7 +425,7 @@ def test_pinned_rows_stand_side_by_side_and_the_address_keeps_them(board: Any) -
     board.goto("about:blank")
     board.goto(address)
     assert side_by_side(board) == shown
-    board.get_by_role("searchbox", name="Rows with").first.fill("")
+    board.get_by_role("searchbox", name="Filter rows").first.fill("")
     assert rows_of(board) == whole
     board.get_by_label("Pin 4 KiB | native", exact=True).uncheck()
     assert side_by_side(board) == []
@@ -447,7 +447,7 @@ def test_columns_are_hidden_shown_again_and_kept(board: Any) -> None:
 
 
 def test_the_keyboard_reaches_filter_and_order(board: Any) -> None:
-    board.get_by_role("searchbox", name="Rows with").first.focus()
+    board.get_by_role("searchbox", name="Filter rows").first.focus()
     board.keyboard.type("ring")
     assert len(rows_of(board)) == 4
     board.keyboard.press("Tab")
@@ -606,7 +606,7 @@ def saved(page: Any, button: Any) -> str:
 
 
 def test_a_table_is_saved_as_it_is_seen(board: Any) -> None:
-    board.get_by_role("searchbox", name="Rows with").first.fill("ring")
+    board.get_by_role("searchbox", name="Filter rows").first.fill("ring")
     board.get_by_text("Columns", exact=True).first.click()
     board.get_by_role("checkbox", name="verdict", exact=True).first.uncheck()
     board.get_by_label("Unit", exact=True).first.select_option("ms")

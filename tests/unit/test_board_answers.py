@@ -59,7 +59,7 @@ def test_what_loses_quality_wins_nothing_and_the_answer_says_who_paid() -> None:
 
 def test_nothing_decided_is_what_the_answer_says() -> None:
     found = answered(1, {KB: {"native": 1.0, "tree": 0.5}}, launches=1)
-    assert found.winners == "Nothing is decided to be the best in latency at this point."
+    assert found.winners == "No winner is decided in latency at this point."
     assert found.condition == "No comparison with the baseline is decided."
 
 

@@ -192,6 +192,16 @@ def test_a_claim_that_held_in_part_says_what_part() -> None:
     assert finding.href == "claims.html#a-paper"
 
 
+def test_a_claim_whose_bound_is_met_or_whose_paper_has_another_verdict_is_no_finding() -> None:
+    given = measured(1, {KB: {"native": 1.0, "tree": 1.0}})
+    short = claim("partly")
+    met = replace(short, points=(({"ranks": 2}, replace(short.worst, value=0.4, low=0.38, high=0.42)),))  # type: ignore[type-var]
+    assert not findings(known(given, claims=(met,)))
+    told = known(given, claims=(short,))
+    assert only(findings(replace(told, papers={"a-paper": "partly"})), "claim")
+    assert not findings(replace(told, papers={"a-paper": "inconclusive"}))
+
+
 def test_claims_of_nobody_and_of_few_launches_are_no_findings() -> None:
     given = measured(1, {KB: {"native": 1.0, "tree": 1.0}})
     for wrong in ({"paper": None}, {"grade": "C"}, {"worst": None}):
@@ -208,6 +218,12 @@ def test_what_part_of_a_claim_held() -> None:
     assert part_text(at(0.98)) == "direction only"
     assert part_text(claim("partly", expect={"equal_within": 0.1}, expectation="")) == "direction only"
     assert part_text(claim("reproduced")) == ""
+    own = replace(claim("partly").worst, value=0.4, low=0.38, high=0.42)  # type: ignore[type-var]
+    met = claim("partly", points=(({"ranks": 2}, own),), worst=own)
+    assert part_text(met) == "our bound met, looser than the paper's number"
+    slower = replace(own, value=1.01, low=1.005, high=1.015)
+    within = {"points": (({"ranks": 2}, slower),), "worst": slower, "expect": {"ratio_at_most": 1.02}}
+    assert part_text(claim("partly", **within)) == "no gain, within the slack"
     more = claim("partly", expect={"ratio_at_least": 1.5}, worst=replace(claim("partly").worst, value=1.25))  # type: ignore[type-var]
     assert part_text(more) == "50 % of the gain"
 

@@ -75,11 +75,11 @@ def _winners(points: Sequence[Point], metric: str, lost: dict[tuple[int, str], L
         return f"Nothing stands beside another here: each point has one technique with a number in {label}."
     if not best:
         where = "at this point" if len(points) == 1 else "at any point"
-        return f"Nothing is decided to be the best in {label} {where}."
+        return f"No winner is decided in {label} {where}."
     named = sorted(best, key=lambda name: (-len(best[name]), name))
     texts = [_won(name, best[name], len(points), found) for name in named[:MOST_WINNERS]]
     more = [f"{len(named) - MOST_WINNERS} more"] if len(named) > MOST_WINNERS else []
-    ties = f"; at {tied} the best cannot be told apart" if tied else ""
+    ties = f"; at {tied} no single best is decided" if tied else ""
     kept = ", of those that lose no quality" if lost else ""
     return f"Best in {label}{kept}: {', then '.join([*texts, *more])}{ties}."
 

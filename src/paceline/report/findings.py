@@ -2,10 +2,10 @@
 
 | rule | which | how many |
 |---|---|---|
-| ``largest`` | of each family the largest decided gain in what its board is ranked by, quality kept (1) | 1 each, or more |
+| ``largest`` | of each family the largest decided gain in what its board is ranked by, quality kept (1) | 1 or more |
 | ``but worse`` | the largest gain that quality was paid for | 1 |
 | ``crossing`` | where the order of two techniques is decided to change, the largest swing, of different families | 2 |
-| ``claim`` | papers' claims that did not hold, or held in part, premises met; the worst first, one a paper | 2 |
+| ``claim`` | papers' claims that did not hold, or fell short in part, premises met; the worst first, one a paper | 2 |
 | ``changed`` | the newest change of a series over nights that matters | 1 |
 
 All rules look at evidence of grade A or B, at intervals that tell a size, and at comparisons that are not constants. A
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from markupsafe import Markup
@@ -30,7 +30,7 @@ from paceline.analysis.points import Point
 from paceline.analysis.trend import Alert
 from paceline.report import findingtext
 from paceline.report.boards import Board
-from paceline.report.partly import gain_share
+from paceline.report.partly import gain_share, is_met
 from paceline.report.quality import Loss, at_risk, is_quality, losses
 from paceline.report.shown import ends_of_effect
 from paceline.report.summary import on_one_processor
@@ -43,6 +43,7 @@ NUM_CROSSINGS, NUM_CLAIMS = 2, 2
 EVIDENCE = frozenset("AB")
 NOT_ITS_OWN = frozenset({"says nothing", "consistent with a model"})
 """Verdicts of claims in suites whose effects are not known to be the techniques'."""
+FAILED = frozenset({"not reproduced", "partly"})
 RULES: Mapping[str, str] = {
     "largest": "largest gain",
     "but worse": "gain at a price",
@@ -74,6 +75,8 @@ class Known:
     boards: Sequence[Board]
     of: Callable[[Board], Sequence[Comparison]]
     claims: Sequence[ClaimResult] = ()
+    papers: Mapping[str, str] = field(default_factory=dict)
+    """Slug → verdict: a claim is told only where its paper has such a verdict, too."""
     alerts: Sequence[tuple[Trend, Alert]] = ()
 
 
@@ -238,7 +241,9 @@ def _claims(known: Known, ranked: Sequence[_Ranked]) -> Iterator[Finding]:
         c
         for c in known.claims
         if c.paper
-        and c.verdict in ("not reproduced", "partly")
+        and c.verdict in FAILED
+        and known.papers.get(c.paper, c.verdict) in FAILED
+        and not is_met(c)
         and c.premise != "not met"
         and c.grade in EVIDENCE
         and c.worst is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from paceline.analysis.claim_verdicts import beyond_no_effect
 from paceline.analysis.claims import ClaimResult
 from paceline.base.counting import number_of
 
@@ -13,9 +14,15 @@ LEAST_SHARE = 0.1
 
 
 def part_text(claim: ClaimResult) -> str:
-    """Say what part of a claim held: ``5 of 8 points``, ``38 % of the gain``, ``direction only``; else nothing."""
+    """Say what part of a claim held: ``5 of 8 points``, ``38 % of the gain``, ``direction only``; else nothing.
+
+    Of one whose bound is met at all points it says by which rule that is not the paper's number.
+    """
     if claim.verdict != "partly":
         return ""
+    if is_met(claim):
+        beyond = claim.worst is not None and beyond_no_effect(claim.expect, claim.worst)
+        return "no gain, within the slack" if beyond else "our bound met, looser than the paper's number"
     held = [_holds(claim.expect, estimate.value) for _, estimate in claim.points]
     if len(held) > 1 and any(held):
         return f"{sum(held)} of {number_of(len(held), 'point')}"
@@ -23,6 +30,16 @@ def part_text(claim: ClaimResult) -> str:
     if share is None:
         return "direction only"
     return f"{share:.0%}".replace("%", " %") + " of the gain" if share >= LEAST_SHARE else "direction only"
+
+
+def is_met(claim: ClaimResult) -> bool:
+    """Tell whether what a claim expects was found at all of its points, each with its whole interval."""
+    return bool(claim.points) and all(
+        _holds(claim.expect, end)
+        for _, estimate in claim.points
+        for end in (estimate.low, estimate.value, estimate.high)
+        if end is not None
+    )
 
 
 def gain_share(claim: ClaimResult) -> float | None:

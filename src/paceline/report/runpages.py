@@ -266,9 +266,10 @@ def gist(row: LedgerRow) -> str:
     return row.headlines[0].headline.says + (f"; {number_of(more, 'more headline')}" if more else "")
 
 
-def verdict_counts(rows: Sequence[LedgerRow]) -> list[tuple[str, int, str]]:
-    """Return (verdict, number, class) of some papers."""
-    counts = Counter(row.verdict for row in rows)
+def verdict_counts(rows: Sequence[LedgerRow], always: Sequence[str] = ()) -> list[tuple[str, int, str]]:
+    """Return (verdict, number, class) of some papers; some verdicts also where no paper has them."""
+    counts = Counter(dict.fromkeys(always, 0))
+    counts.update(row.verdict for row in rows)
     names = sorted(counts, key=VERDICTS_BEST_FIRST.index)
     return [(name, counts[name], verdict_class(name)) for name in names]
 

@@ -24,6 +24,7 @@ from paceline.base.family import family_names, load_family
 from paceline.base.units import format_rate, format_size
 from paceline.records.record import Measurement
 from paceline.report.quality import Loss, losses, qualified, quality_ranks
+from paceline.report.shapedlinks import burst_note
 from paceline.report.shown import ABSENT, FEW_NOTE, RANGE_MARK, format_effect, format_estimate, verdict_text
 from paceline.report.terminal import laid_out, terminal_width, wrapped
 
@@ -326,6 +327,7 @@ def _notes(points: Sequence[Point]) -> list[str]:
     notes += [f"no commit, so grade C at best: {reason}" for reason in sorted(map(str, without))]
     played = dict.fromkeys(name for p in points for _, name in p.cells if is_virtual(p.family, name))
     notes += [f"virtual time, which no clock has measured: {', '.join(played)}"] if played else []
+    notes += burst_note(points)
     busy = dict.fromkeys(c.busy for p in points for c in p.cells.values() if c.busy)
     notes += [f"machine busy: {who}" for who in list(busy)[:MOST_BUSY]]
     for flag, meaning in FLAGS.items():

@@ -24,7 +24,7 @@ MAX_ROWS = 1000
 """Results that a page lists; the boards have all."""
 READ = {
     "code": "the authors' code",
-    "reimplementation": "somebody else's code, for want of the authors'",
+    "reimplementation": "somebody else's code, since the authors' is not public",
     "paper": "the paper, in the parts named below",
     "catalogue": "the ledger's summary alone: neither paper nor code",
 }

@@ -12,7 +12,7 @@ from paceline.families.programs.core.reported import metric_named
 FAMILY = family_of(
     operations_in("paceline.families.programs"),
     name="programs",
-    summary="Programs of anybody's: time, processor time and memory from outside, and what they report themselves.",
+    summary="Any program: time, processor time and memory measured from outside, and what it reports of itself.",
     default_metrics=("wall_time",),
     named=metric_named,
 )

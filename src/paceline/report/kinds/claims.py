@@ -31,7 +31,7 @@ def claims_page(site: Site) -> str:
         "claims.html",
         root="",
         families=families,
-        verdicts=runs.verdict_counts(site.given.ledger),
+        verdicts=runs.verdict_counts(site.given.ledger, always=("not reproduced",)),
         num_papers=len(site.given.ledger),
         grids=grids,
         headlines={row.paper.slug: runs.headline_grid(row) for row in site.given.ledger if row.headlines},

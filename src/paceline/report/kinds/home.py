@@ -72,7 +72,13 @@ def unmeasured(site: Site) -> list[dict[str, str]]:
 
 def found(site: Site, most: int = MOST) -> list[Finding]:
     """Return the findings of a site, so many at most."""
-    known = Known(boards=site.selection.boards, of=site.of, claims=site.claims, alerts=site.alerts)
+    known = Known(
+        boards=site.selection.boards,
+        of=site.of,
+        claims=site.claims,
+        papers={row.paper.slug: row.verdict for row in site.given.ledger},
+        alerts=site.alerts,
+    )
     return findings(known, most)
 
 
