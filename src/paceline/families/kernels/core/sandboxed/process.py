@@ -94,6 +94,21 @@ class SandboxedProcess(TimingProcess):
             raise CaseError("incorrect", "an input was changed")
         return reply
 
+    def configure(self, config: dict[str, Any], *, timeout_s: float) -> None:
+        """Say what is to be computed; from its answer on the judge hears of each process that is to be started there.
+
+        Raises:
+            CaseError: It could not be started.
+        """
+        self.sandbox.channel.send({"do": "config", **config})
+        try:
+            self.sandbox.channel.receive_starts(timeout_s)
+        except TimeoutError as error:
+            self.end()
+            raise CaseError("timeout", f"no answer within {timeout_s:g} s to 'config'") from error
+        except ChannelClosedError as error:
+            raise CaseError(*self._obituary(self.end(), "config")) from error
+
     def end(self) -> int | None:
         """End the sandbox; the candidate's exit code where it ended itself, or None."""
         if not self.ended:
@@ -103,7 +118,6 @@ class SandboxedProcess(TimingProcess):
     def timed_call(
         self,
         *,
-        hot: bool,
         timeout_s: float,
         fill: Callable[[], None],
         take: Callable[[], None],
@@ -112,21 +126,22 @@ class SandboxedProcess(TimingProcess):
         """Stop the candidate, fill its memory, let it compute, stop it again, and take what it has left.
 
         Args:
-            hot: Whether it reads its tensors before it computes, within the time, as an empty candidate does.
             timeout_s: For the answer.
             fill: Writes inputs and poisons outputs; nothing of the candidate's runs meanwhile.
             take: Copies outputs; nothing of the candidate's runs meanwhile.
             look: Stops it in the middle, too; the time by the judge's clock then says nothing.
 
         Raises:
-            CaseError: It failed, died, did not answer in time, or has another process running; the process is gone.
+            CaseError: It failed, died, did not answer in time, has another process running or started one; it is gone.
         """
         try:
             stopping.stop(self.pid)
             self._alone()
             fill()
             cpu_ns = stopping.cpu_ns(self.pid)
-            wall_ns = self._let_go({"do": "call", "hot": hot}, timeout_s, look)
+            self.sandbox.channel.is_timing = True
+            wall_ns = self._let_go({"do": "call"}, timeout_s, look)
+            self.sandbox.channel.is_timing = False
             cpu_ns = stopping.cpu_ns(self.pid) - cpu_ns
             self._alone()
             take()
@@ -247,7 +262,7 @@ def start(
     }
     found = SandboxedProcess(kind, {**config, "job": str(Path.cwd())}, log)
     try:
-        found.ask({"do": "config", **config}, timeout_s=timeout_s)
+        found.configure(config, timeout_s=timeout_s)
         found.ask({"do": "load", **load}, timeout_s=timeout_s)
     except CaseError:
         found.end()
