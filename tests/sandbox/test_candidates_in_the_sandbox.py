@@ -48,6 +48,7 @@ ATTACKS: Mapping[str, tuple[str, str]] = {
     "shrinks-shared-memory": ("ok", ""),
     "does-without-the-harness": ("ok", ""),
     "preloads-a-library": ("ok", ""),
+    "skips-when-unwatched": ("incorrect", r"while memory is measured: c holds NaN or infinity"),
     "computes-together": (
         "incorrect",
         r"calls of a pass are computed together|timed call: .* outside the bound",
@@ -133,6 +134,7 @@ class Bench:
             assert candidate._observe()[0] > 0
         while candidate.interruptions.wanted:
             candidate._interrupt()
+        candidate._memory()
         return candidate
 
     def end(self) -> None:

@@ -22,7 +22,7 @@ from paceline.worker.channel import ChannelClosedError
 from paceline.worker.sandbox import memory, seccomp, starts, stopping
 from paceline.worker.sandbox.bubblewrap import BUBBLEWRAP, USER_NAMESPACES, Mounted, available, command
 from paceline.worker.sandbox.channel import MAX_ANSWER, StrictChannel
-from paceline.worker.sandbox.running import Sandbox
+from paceline.worker.sandbox.running import MAX_PRINTED, Printed, Sandbox
 
 ATTACKS = Path(__file__).parents[1] / "mutants" / "sandbox" / "attacks_of_the_system.py"
 KEY = 0x5041
@@ -30,6 +30,7 @@ REFUSED = "EPERM"
 EXPECTED: Mapping[str, str] = {
     **dict.fromkeys(("files/job", "files/store", "files/home", "files/tmp-is-private"), "ENOENT"),
     **dict.fromkeys(("files/system", "files/root", "files/own-source"), "EROFS"),
+    "files/log-is-none": "[False, False, False]",
     **{"files/handle": REFUSED, "shm/is-private": "ENOENT", "shm/system-v": "none"},
     **{
         "bounds/tmp": "ENOSPC after 256 MiB",
@@ -319,6 +320,17 @@ def test_a_process_starts_between_passes_and_never_while_calls_are_timed(kind: s
         inside.end()
     with pytest.raises(ChannelClosedError):
         channel.receive(60)
+
+
+def test_what_is_printed_is_kept_up_to_a_limit_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    printed, given = Printed.into(tmp_path / "log")
+    with open(given, "wb") as file:
+        file.write(b"begin")
+        for _ in range(80):
+            file.write(b"x" * (1 << 16))
+    printed.wait(60)
+    assert (tmp_path / "log").stat().st_size == MAX_PRINTED
+    assert (tmp_path / "log").read_bytes().startswith(b"beginx")
 
 
 def test_nobody_cuts_off_memory_that_a_judge_reads() -> None:

@@ -505,3 +505,20 @@ class PreloadsALibrary(Attack):
             with contextlib.suppress(OSError):
                 Path(place).write_text("/tmp/own.so")
         torch.mm(a_MK, b_KN, out=c_MN)
+
+
+@technique(
+    name="skips-when-unwatched",
+    family="kernels",
+    implements=("gemm",),
+    summary="computes nothing while memory is measured",
+)
+class SkipsWhenUnwatched(Attack):
+    """Is right where it is proved and timed, and computes nothing in the calls by which memory is measured."""
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Need no memory where no pass is timed any more."""
+        if not is_private(a_MK):
+            self.calls += 1
+        if self.calls == 0 or not is_private(a_MK):
+            torch.mm(a_MK, b_KN, out=c_MN)

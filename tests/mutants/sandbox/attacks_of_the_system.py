@@ -14,6 +14,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import sys
 import threading
 from collections.abc import Callable
@@ -132,6 +133,7 @@ def attempts(told: dict[str, str], sealed: int) -> dict[str, Callable[[], object
         "files/root": lambda: Path("/mark").write_text("x"),
         "files/own-source": lambda: Path(told["source"]).write_text("x"),
         "files/tmp-is-private": lambda: Path(told["tmp"]).read_text(),
+        "files/log-is-none": lambda: [stat.S_ISREG(os.fstat(number).st_mode) for number in (0, 1, 2)],
         "files/handle": lambda: call("open_by_handle_at", -100, 0, 0),
         "shm/is-private": lambda: Path("/dev/shm", told["shm"]).read_text(),
         "shm/system-v": lambda: "found" if LIBC.shmget(int(told["key"]), 4096, 0) >= 0 else "none",

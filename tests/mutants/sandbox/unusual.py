@@ -242,3 +242,18 @@ class StartsAProgram(Product):
             os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
             self.is_ready = True
         torch.mm(a_MK, b_KN, out=c_MN)
+
+
+@technique(name="prints-much", family="kernels", implements=("gemm",), summary="prints megabytes")
+class PrintsMuch(Product):
+    """Prints megabytes when it is made, and a line in each call."""
+
+    def made(self) -> None:
+        """Print more than is kept."""
+        for _ in range(6):
+            print("x" * (1 << 20))
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Compute."""
+        print("called", flush=True)
+        torch.mm(a_MK, b_KN, out=c_MN)
