@@ -324,7 +324,7 @@ def test_a_process_starts_between_passes_and_never_while_calls_are_timed(kind: s
 
 def test_what_is_printed_is_kept_up_to_a_limit_and_nobody_waits_for_it(tmp_path: Path) -> None:
     printed, given = Printed.into(tmp_path / "log")
-    with open(given, "wb") as file:
+    with os.fdopen(given, "wb") as file:
         file.write(b"begin")
         for _ in range(80):
             file.write(b"x" * (1 << 16))

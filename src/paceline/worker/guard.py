@@ -59,14 +59,17 @@ class Guard:
 
     Args:
         sealed: Modules of the harness in which nothing may be replaced.
+        threads: Whether threads that come while a technique is watched are held to its rules, however it has found a
+            way to start them: where nothing of its family's ``api`` starts any.
     """
 
-    def __init__(self, sealed: Sequence[ModuleType] = ()) -> None:
+    def __init__(self, sealed: Sequence[ModuleType] = (), *, threads: bool = False) -> None:
         self._seal = Seal(sealed)
         self._seldom: Seal | None = None
         self._active = threading.local()
-        self._own_threads = set(threading._active)  # type: ignore[attr-defined]
+        self._holds_threads, self._own_threads = threads, _threads()
         self._num_watched = 0
+        self._builds = self._uses_library = False
         self._breach_elsewhere: str | None = None
         """What was tried in a thread that a technique has started."""
         self._before: tuple[int, dict[str, Any]] = (0, {})
@@ -98,7 +101,7 @@ class Guard:
             ContractBreachError: It tried something forbidden, even when it swallowed the refusal.
         """
         self.open(building=building)
-        self._active.library = library
+        self._active.library = self._uses_library = library
         try:
             yield
         except BaseException:
@@ -123,17 +126,20 @@ class Guard:
         self.check()
         yield
         self.open(building=building)
-        self._active.library = library
+        self._active.library = self._uses_library = library
 
     @contextmanager
     def outside(self) -> Iterator[None]:
         """Do the harness's own work while a technique waits for it: nothing of it is held against the technique."""
-        was, before = getattr(self._active, "on", False), set(threading._active)  # type: ignore[attr-defined]
+        was, before = getattr(self._active, "on", False), _threads()
         self._active.on = False
+        # Threads that come now are the harness's.
+        self._num_watched -= was
         try:
             yield
         finally:
-            after = set(threading._active)  # type: ignore[attr-defined]
+            self._num_watched += was
+            after = _threads()
             self._own_threads |= after - before
             started = len(after) - len(before)
             self._before = (self._before[0] + started, self._before[1])
@@ -144,11 +150,11 @@ class Guard:
         self._before = (threading.active_count(), settings())
         if not self._num_watched:
             # Nothing of a technique's runs now: whoever is there is the harness's, and whoever comes is not.
-            self._own_threads = set(threading._active)  # type: ignore[attr-defined]
+            self._own_threads = _threads()
         self._num_watched += not getattr(self._active, "on", False)
         self._active.breach = None
-        self._active.building = building
-        self._active.library = False
+        self._active.building = self._builds = building
+        self._active.library = self._uses_library = False
         self._active.on = True
 
     def close(self) -> None:
@@ -211,7 +217,9 @@ class Guard:
 
     def _is_foreign(self) -> bool:
         """Tell whether this thread came while a technique was watched: it has started it, however it found a way."""
-        return self._num_watched > 0 and threading.get_ident() not in self._own_threads
+        return (
+            self._holds_threads and self._num_watched > 0 and threading.get_ident() not in self._own_threads
+        )
 
     def _is_watched(self) -> bool:
         return getattr(self._active, "on", False) or self._is_foreign()
@@ -237,6 +245,11 @@ class Guard:
             self._refuse(f"it read {arguments[1]}")
         if event == "object.__setattr__" and arguments[1] in FUNCTION_ATTRIBUTES:
             self._refuse(f"it replaced the {arguments[1]} of {arguments[0]!r}")
+
+
+def _threads() -> set[int]:
+    """Return the threads that Python knows of; ``threading.enumerate`` would take a lock that the caller may hold."""
+    return set(threading._active)  # type: ignore[attr-defined]
 
 
 def _distributed_entry_points() -> list[tuple[Any, str]]:

@@ -112,7 +112,7 @@ class Printed:
 
     def _copy(self) -> None:
         left = MAX_PRINTED
-        with open(self._end, "rb", buffering=0) as source, self._log.open("ab", buffering=0) as file:
+        with os.fdopen(self._end, "rb", buffering=0) as source, self._log.open("ab", buffering=0) as file:
             while data := source.read(PART_BYTES):
                 # Whoever prints goes on where the disk is full.
                 with contextlib.suppress(OSError):
