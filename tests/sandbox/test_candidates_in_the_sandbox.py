@@ -53,6 +53,10 @@ ATTACKS: Mapping[str, tuple[str, str]] = {
         "incorrect",
         r"calls of a pass are computed together|timed call: .* outside the bound",
     ),
+    "computes-together-in-a-thread": (
+        "incorrect",
+        r"calls of a pass are computed together|timed call: .* outside the bound",
+    ),
     "computes-later": ("incorrect", r"timed call: c holds NaN or infinity"),
     "computes-by-a-timer": ("incorrect", r"timed call: c holds NaN or infinity"),
     "wrong-in-one-element": ("incorrect", r"timed call: 1 of 480 elements of c are outside the bound"),

@@ -55,7 +55,7 @@ EXPECTED: Mapping[str, str] = {
     **dict.fromkeys(("environment/secret", "environment/preload"), "KeyError"),
     **{"devices/memory": "ENOENT", "devices/disk": "[]"},
     **dict.fromkeys(("memory/write", "memory/map", "memory/reopen", "memory/shrink"), REFUSED),
-    "memory/protect": "EACCES",
+    **{"memory/protect": "EACCES", "memory/file-of-own-memory": "EIO"},
 }
 """How each attempt must end, or begin to say that it ended."""
 OWN_NAMESPACE = {

@@ -97,7 +97,11 @@ def write_sealed(how: str, descriptor: int) -> str:
         address = LIBC.mmap(
             None, ctypes.c_size_t(4096), mmap.PROT_READ, mmap.MAP_SHARED, descriptor, ctypes.c_long(0)
         )
-        if LIBC.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(4096), 3) != 0:
+        if how == "memory-file":
+            with Path("/proc/self/mem").open("r+b", buffering=0) as file:
+                file.seek(address)
+                file.write(b"x")
+        elif LIBC.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(4096), 3) != 0:
             raise OSError(ctypes.get_errno(), "mprotect")
     return "changed"
 
@@ -191,6 +195,7 @@ def attempts(told: dict[str, str], sealed: int) -> dict[str, Callable[[], object
         "memory/reopen": lambda: write_sealed("reopen", sealed),
         "memory/shrink": lambda: write_sealed("shrink", sealed),
         "memory/protect": lambda: write_sealed("protect", sealed),
+        "memory/file-of-own-memory": lambda: write_sealed("memory-file", sealed),
     }
 
 

@@ -79,6 +79,7 @@ class Shared:
         interruptions: Interruptions,
         *,
         after_ns: int,
+        threads: int,
         flush: Callable[[], None],
     ) -> list[list[Tensor]]:
         """Stop a pass in the middle and change the inputs of calls to come; return copies of its outputs at the end.
@@ -86,7 +87,8 @@ class Shared:
         Args:
             given: To each call; those to come are exchanged.
             interruptions: Says what is changed.
-            after_ns: Processor time before the stop.
+            after_ns: Processor time before the stop, of each thread.
+            threads: Of the point.
             flush: As in ``run``.
 
         Raises:
@@ -98,7 +100,7 @@ class Shared:
                 # Weights stay: they were packed before.
                 self._write(number, inputs[: self._num_varied])
 
-        look = Look(after_ns=after_ns, take=change)
+        look = Look(after_ns=after_ns, all_after_ns=after_ns * threads, take=change)
         _, outputs = self._run([one.draw.inputs for one in given], flush=flush, look=look)
         return outputs
 
@@ -244,9 +246,12 @@ class SandboxedCandidate(Candidate):
         before = given.copy()
         _, handover_ns = self.handover.recent()
         # The kernel counts the first thread; the others compute at the same time.
-        pass_ns = median([float(ns) for ns in self.cpu_ns]) / int(self.block.params["threads"])
+        threads = int(self.block.params["threads"])
+        pass_ns = median([float(ns) for ns in self.cpu_ns]) / threads
         after_ns = self.interruptions.moment_ns(handover_ns, pass_ns)
-        outputs = self._shared.run_stopped(given, self.interruptions, after_ns=after_ns, flush=self._evict)
+        outputs = self._shared.run_stopped(
+            given, self.interruptions, after_ns=after_ns, threads=threads, flush=self._evict
+        )
         for number, (one, old, found) in enumerate(zip(given, before, outputs, strict=True)):
             if one is not old and old.judged(self.point, found).passed:
                 reason = f"call {number + 1} of {self.num_sets} had read its inputs before its turn"

@@ -30,7 +30,7 @@ ENDS = frozenset({"incorrect", "refused", "unsupported", "crashed", "out_of_memo
 """What a candidate may say of its own end."""
 KEPT_VARIABLES = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "NUMEXPR_", "TORCH_CPU_")
 """Beginnings of the names of variables by which libraries compute; a shipped technique has the same."""
-POLL_S = 0.0005
+POLL_S = 0.00005
 MEMORY_SHARE = 2
 """Without a limit of the runner's a candidate may have this part of the machine's memory."""
 
@@ -51,6 +51,8 @@ class Look:
 
     after_ns: int
     """Processor time of its first thread since it was let go."""
+    all_after_ns: int
+    """That of all of its threads: whoever computes in another than the first is stopped, too."""
     take: Callable[[], None]
     """Looks at its memory, or changes it; nothing of the candidate's runs meanwhile."""
 
@@ -185,9 +187,11 @@ class SandboxedProcess(TimingProcess):
             time.sleep(look.after_ns * 1e-9)
         else:
             # Closed before it goes on, lest it be stopped again.
+            before_ns = stopping.cpu_ns(self.pid)
             with contextlib.closing(timer):
-                while not self._channel.has_message(POLL_S) and not stopping.is_stopped(self.pid):
-                    pass
+                while not (self._channel.has_message(POLL_S) or stopping.is_stopped(self.pid)):
+                    if stopping.cpu_ns(self.pid) - before_ns >= look.all_after_ns:
+                        break
         stopping.stop(self.pid)
         look.take()
         stopping.go_on(self.pid)
