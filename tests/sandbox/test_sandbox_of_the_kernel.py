@@ -222,6 +222,7 @@ def test_an_answer_holds_known_fields_and_finite_numbers_alone(counting: Sandbox
         counting.end()
 
 
+@pytest.mark.gate
 def test_the_filter_refuses_what_it_lists_and_lets_everything_else_pass() -> None:
     for machine, refused in seccomp.REFUSED.items():
         code = seccomp.program(machine)
@@ -256,6 +257,7 @@ def run(code: bytes, architecture: int, number: int, argument: int = 0) -> int:
             place += yes if holds else no
 
 
+@pytest.mark.gate
 def test_the_judge_is_asked_for_processes_and_not_for_threads() -> None:
     clone, fork, vfork = 56, 57, 58
     architecture = seccomp.ARCHITECTURES["x86_64"]
@@ -291,6 +293,7 @@ while data := end.recv(4096):
 """
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("kind", [BUBBLEWRAP, USER_NAMESPACES])
 def test_a_process_starts_between_passes_and_never_while_calls_are_timed(kind: str, tmp_path: Path) -> None:
     require(kind)
@@ -322,6 +325,7 @@ def test_a_process_starts_between_passes_and_never_while_calls_are_timed(kind: s
         channel.receive(60)
 
 
+@pytest.mark.gate
 def test_what_is_printed_is_kept_up_to_a_limit_and_nobody_waits_for_it(tmp_path: Path) -> None:
     printed, given = Printed.into(tmp_path / "log")
     with os.fdopen(given, "wb") as file:
@@ -333,6 +337,7 @@ def test_what_is_printed_is_kept_up_to_a_limit_and_nobody_waits_for_it(tmp_path:
     assert (tmp_path / "log").read_bytes().startswith(b"beginx")
 
 
+@pytest.mark.gate
 def test_nobody_cuts_off_memory_that_a_judge_reads() -> None:
     region = Region(8192)
     for size in (0, 4096, 1 << 20):
@@ -341,6 +346,7 @@ def test_nobody_cuts_off_memory_that_a_judge_reads() -> None:
     region.close()
 
 
+@pytest.mark.gate
 def test_the_command_line_shares_no_namespace_and_binds_nothing_that_can_be_written() -> None:
     mounted = Mounted(
         folders={"/here/engine": "/there/engine"}, environment={"A": "b"}, working_folder="/there"
