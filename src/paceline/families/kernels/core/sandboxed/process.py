@@ -13,10 +13,9 @@ from typing import Any
 
 from paceline.families.kernels.core.timing_process.client import TimingProcess
 from paceline.worker.channel import ChannelClosedError
-from paceline.worker.sandbox import stopping
+from paceline.worker.sandbox import processor_timer, stopping
 from paceline.worker.sandbox.bubblewrap import Mounted
 from paceline.worker.sandbox.channel import ForeignAnswerError
-from paceline.worker.sandbox.processor_timer import ProcessorTimer
 from paceline.worker.sandbox.running import Sandbox
 from paceline.worker.session import Case, CaseError
 
@@ -50,9 +49,9 @@ class Look:
     """A stop in the middle of a candidate's calls."""
 
     after_ns: int
-    """Processor time of its first thread since it was let go."""
+    """Processor time of any of its threads since it was let go."""
     all_after_ns: int
-    """That of all of its threads: whoever computes in another than the first is stopped, too."""
+    """That of all of its threads together: some may be new."""
     take: Callable[[], None]
     """Looks at its memory, or changes it; nothing of the candidate's runs meanwhile."""
 
@@ -163,10 +162,10 @@ class SandboxedProcess(TimingProcess):
             # Nobody reads it yet: the clock starts with the candidate.
             self._channel.send(message)
             start = _perf_ns()
-            timer = None if look is None else _timer(self.pid, look.after_ns)
+            timers = None if look is None else _timers(self.pid, look.after_ns)
             stopping.go_on(self.pid)
             if look is not None:
-                self._look(look, timer)
+                self._look(look, timers)
             reply, _ = self._channel.receive(timeout_s)
             stopping.stop(self.pid)
             # Whatever a thread writes after the answer was sent is within the time; after this nothing is written.
@@ -180,15 +179,15 @@ class SandboxedProcess(TimingProcess):
             raise _admitted(failed)
         return wall_ns
 
-    def _look(self, look: Look, timer: ProcessorTimer | None) -> None:
+    def _look(self, look: Look, timers: contextlib.ExitStack | None) -> None:
         """Wait until the candidate is stopped in the middle, look at its memory, and let it go on."""
-        if timer is None:
+        if timers is None:
             # Asleep and not spinning: who wakes up gets a core soon, on a busy machine too.
             time.sleep(look.after_ns * 1e-9)
         else:
             # Closed before it goes on, lest it be stopped again.
             before_ns = stopping.cpu_ns(self.pid)
-            with contextlib.closing(timer):
+            with timers:
                 while not (self._channel.has_message(POLL_S) or stopping.is_stopped(self.pid)):
                     if stopping.cpu_ns(self.pid) - before_ns >= look.all_after_ns:
                         break
@@ -206,9 +205,9 @@ class SandboxedProcess(TimingProcess):
             raise CaseError("refused", "a process of its own lives while calls are timed")
 
 
-def _timer(pid: int, after_ns: int) -> ProcessorTimer | None:
+def _timers(pid: int, after_ns: int) -> contextlib.ExitStack | None:
     try:
-        return ProcessorTimer(pid, after_ns)
+        return processor_timer.of_each_thread(pid, after_ns)
     except OSError:
         # In a container that may not count: the judge's own clock, by which fewer stops tell something.
         return None
