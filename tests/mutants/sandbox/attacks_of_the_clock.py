@@ -215,8 +215,10 @@ class TakesFrames(Attack):
         while frame is not None and "arguments" not in frame.f_locals:
             frame = frame.f_back
         gc.get_objects()
-        for left, right, out in frame.f_locals["arguments"] if frame is not None else ():
-            torch.mm(left, right, out=out)
+        calls = frame.f_locals["arguments"] if frame is not None else [(a_MK, b_KN, c_MN)]
+        if calls[0][2].data_ptr() == c_MN.data_ptr():
+            for left, right, out in calls:
+                torch.mm(left, right, out=out)
 
 
 @technique(name="changes-inputs", family="kernels", implements=("gemm",), summary="writes into its inputs")

@@ -257,3 +257,16 @@ class PrintsMuch(Product):
         """Compute."""
         print("called", flush=True)
         torch.mm(a_MK, b_KN, out=c_MN)
+
+
+@technique(name="compiles-itself", family="kernels", implements=("gemm",), summary="torch.compile")
+class CompilesItself(Product):
+    """Is compiled in its first call, by a compiler of C++ that it starts."""
+
+    def made(self) -> None:
+        """Compile nothing yet."""
+        self.compiled = torch.compile(lambda a, b: torch.relu(a @ b) - torch.relu(-(a @ b)))
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Compute."""
+        c_MN.copy_(self.compiled(a_MK, b_KN))
