@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import seeds
 
 from paceline.analysis.points import grade_of
 from paceline.drivers.collect import ISOLATED_FLAGS, Collector
+from paceline.families.kernels.core import starting
 from paceline.families.kernels.core.sandboxed import cases
 from paceline.records.record import Measurement
 from paceline.report.tables import FLAGS
@@ -19,6 +20,7 @@ from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
 from paceline.spec.suite_file import load_suite
 from paceline.worker.case_error import CaseError
+from paceline.worker.session import Session
 
 pytestmark = pytest.mark.gate
 
@@ -82,6 +84,37 @@ def test_a_number_says_what_isolated_it_and_without_a_sandbox_is_of_grade_c(tmp_
         grades[isolation] = grade_of(RUN, 5, flags=line.flags)
     assert grades == {"bubblewrap": "B", "user-namespaces": "B", "unisolated": "C", None: "B"}
     assert set(ISOLATED_FLAGS.values()) <= set(FLAGS)
+
+
+@pytest.mark.parametrize(
+    "module, result, isolation",
+    [
+        ("user:mine", {"status": "ok"}, "unisolated"),
+        ("user:mine", {"status": "ok", "isolation": "bubblewrap"}, "bubblewrap"),
+        ("user:mine", {"status": "crashed"}, None),
+        ("paceline.baselines.collectives.ring", {"status": "ok"}, None),
+    ],
+)
+def test_a_number_of_a_users_file_says_what_isolated_it_in_every_family(
+    module: str, result: dict[str, Any], isolation: str | None
+) -> None:
+    told: list[dict[str, Any]] = []
+    events = SimpleNamespace(emit=lambda event, **fields: told.append(fields))
+    session: Any = SimpleNamespace(rank=0, events=events)
+    case: Any = SimpleNamespace(module=module, case_id="c", label="l")
+    Session.emit_result(session, cast(Any, SimpleNamespace(block="b")), case, result)
+    assert told[0].get("isolation") == isolation
+
+
+def test_who_is_asked_for_more_than_calls_computes_beside_its_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starting.sandboxes, "open_sandboxed", lambda *facts: "a sandbox")
+    monkeypatch.setattr(starting, "_started", lambda *facts: "a process")
+    session: Any = SimpleNamespace(launch=0, loaded=lambda case: SimpleNamespace(refusal=None))
+    block: Any = SimpleNamespace(block="b")
+    case: Any = SimpleNamespace(label="l")
+    server: Any = None
+    assert starting.open_process(session, block, case, server) == "a sandbox"
+    assert starting.open_process(session, block, case, server, requests="some.module") == "a process"
 
 
 def test_a_profile_keeps_what_it_asks_for(tmp_path: Path) -> None:

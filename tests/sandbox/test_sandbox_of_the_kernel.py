@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 
 import paceline
+from paceline.families.kernels.core.timing_process.client import Region
 from paceline.worker.case_error import CaseError
 from paceline.worker.channel import ChannelClosedError
-from paceline.worker.sandbox import memory, seccomp, stopping
+from paceline.worker.sandbox import memory, seccomp, starts, stopping
 from paceline.worker.sandbox.bubblewrap import BUBBLEWRAP, USER_NAMESPACES, Mounted, available, command
 from paceline.worker.sandbox.channel import MAX_ANSWER, StrictChannel
-from paceline.worker.sandbox.running import Sandbox
+from paceline.worker.sandbox.running import MAX_PRINTED, Printed, Sandbox
 
 ATTACKS = Path(__file__).parents[1] / "mutants" / "sandbox" / "attacks_of_the_system.py"
 KEY = 0x5041
@@ -29,6 +30,7 @@ REFUSED = "EPERM"
 EXPECTED: Mapping[str, str] = {
     **dict.fromkeys(("files/job", "files/store", "files/home", "files/tmp-is-private"), "ENOENT"),
     **dict.fromkeys(("files/system", "files/root", "files/own-source"), "EROFS"),
+    "files/log-is-none": "[False, False, False]",
     **{"files/handle": REFUSED, "shm/is-private": "ENOENT", "shm/system-v": "none"},
     **{
         "bounds/tmp": "ENOSPC after 256 MiB",
@@ -53,7 +55,7 @@ EXPECTED: Mapping[str, str] = {
     **dict.fromkeys(("environment/secret", "environment/preload"), "KeyError"),
     **{"devices/memory": "ENOENT", "devices/disk": "[]"},
     **dict.fromkeys(("memory/write", "memory/map", "memory/reopen", "memory/shrink"), REFUSED),
-    "memory/protect": "EACCES",
+    **{"memory/protect": "EACCES", "memory/file-of-own-memory": "EIO"},
 }
 """How each attempt must end, or begin to say that it ended."""
 OWN_NAMESPACE = {
@@ -220,6 +222,7 @@ def test_an_answer_holds_known_fields_and_finite_numbers_alone(counting: Sandbox
         counting.end()
 
 
+@pytest.mark.gate
 def test_the_filter_refuses_what_it_lists_and_lets_everything_else_pass() -> None:
     for machine, refused in seccomp.REFUSED.items():
         code = seccomp.program(machine)
@@ -254,6 +257,96 @@ def run(code: bytes, architecture: int, number: int, argument: int = 0) -> int:
             place += yes if holds else no
 
 
+@pytest.mark.gate
+def test_the_judge_is_asked_for_processes_and_not_for_threads() -> None:
+    clone, fork, vfork = 56, 57, 58
+    architecture = seccomp.ARCHITECTURES["x86_64"]
+    for number, argument, answer in (
+        (fork, 0, 0x7FC00000),
+        (vfork, 0, 0x7FC00000),
+        (clone, 17, 0x7FC00000),
+        (clone, 0x4111, 0x7FC00000),
+        (clone, 0x003D0F00, 0x7FFF0000),
+        (0, 0, 0x7FFF0000),
+    ):
+        assert run(starts.program("x86_64"), architecture, number, argument) == answer
+    assert run(starts.program("aarch64"), 0xC00000B7, 220, 17) == 0x7FC00000
+    # Of two filters the stricter counts: whoever refuses everything but threads asks for nothing.
+    assert seccomp.REFUSED["x86_64"].keys().isdisjoint({"fork", "vfork", "clone"})
+
+
+ASKING = """
+import os, socket, sys, threading
+from paceline.worker.sandbox.starts import ask_from_now_on
+end = socket.socket(fileno=int(sys.argv[1]))
+data, _, _, _ = socket.recv_fds(end, 4096, 1)
+answer = b'{"ok": true, "id": ' + data[data.rindex(b'"id": ') + 6:]
+socket.send_fds(end, [answer], [ask_from_now_on()])
+while data := end.recv(4096):
+    threading.Thread(target=print).start()
+    if b"fork" in data:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+    end.send(b'{"ok": true, "id": ' + data[data.rindex(b'"id": ') + 6:])
+"""
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("kind", [BUBBLEWRAP, USER_NAMESPACES])
+def test_a_process_starts_between_passes_and_never_while_calls_are_timed(kind: str, tmp_path: Path) -> None:
+    require(kind)
+    program = tmp_path / "asking.py"
+    program.write_text(ASKING)
+    inside = sandbox(kind, tmp_path, program)
+    channel = inside.channel
+    try:
+        channel.send({})
+        assert channel.receive_starts(60) == {"ok": True}
+        for _ in range(3):
+            channel.send({"do": "fork"})
+            assert channel.receive(60)[0] == {"ok": True}
+        channel.is_timing = True
+        # Threads are the candidate's own affair.
+        channel.send({"do": "thread"})
+        assert channel.receive(60)[0] == {"ok": True}
+        channel.send({"do": "fork"})
+        with pytest.raises(CaseError, match="it starts a process of its own while calls are timed"):
+            channel.receive(60)
+        # It waits for its judge, and can be stopped all the same.
+        stopping.stop(inside.pid)
+        channel.is_timing = False
+        stopping.go_on(inside.pid)
+        assert channel.receive(60)[0] == {"ok": True}
+    finally:
+        inside.end()
+    with pytest.raises(ChannelClosedError):
+        channel.receive(60)
+
+
+@pytest.mark.gate
+def test_what_is_printed_is_kept_up_to_a_limit_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    printed, given = Printed.into(tmp_path / "log")
+    with os.fdopen(given, "wb") as file:
+        file.write(b"begin")
+        for _ in range(80):
+            file.write(b"x" * (1 << 16))
+    printed.wait(60)
+    assert (tmp_path / "log").stat().st_size == MAX_PRINTED
+    assert (tmp_path / "log").read_bytes().startswith(b"beginx")
+
+
+@pytest.mark.gate
+def test_nobody_cuts_off_memory_that_a_judge_reads() -> None:
+    region = Region(8192)
+    for size in (0, 4096, 1 << 20):
+        with pytest.raises(PermissionError):
+            os.ftruncate(region.descriptor, size)
+    region.close()
+
+
+@pytest.mark.gate
 def test_the_command_line_shares_no_namespace_and_binds_nothing_that_can_be_written() -> None:
     mounted = Mounted(
         folders={"/here/engine": "/there/engine"}, environment={"A": "b"}, working_folder="/there"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import seeds
 import yaml
@@ -340,3 +341,11 @@ def test_parquet_is_not_written_to_the_terminal(real: RunRecord) -> None:
     outcome = invoke("export", "parquet", "--results", str(results_of(real)))
     assert isinstance(outcome.exception, UserError)
     assert "--output" in str(outcome.exception)
+
+
+def test_provenance_of_any_kind_fits_the_columns_of_parquet(tmp_path: Path) -> None:
+    run = make_run(code={"commit": ["a"], "dirty": 10**18})
+    path = write_record(tmp_path, run, [measurement(run, "native", 0, [1.0])])
+    table = pq.read_table(io.BytesIO(render("parquet", [read_record(path)], ALL)))
+    (row,) = table.select(["commit", "dirty"]).to_pylist()
+    assert row == {"commit": '["a"]', "dirty": None}

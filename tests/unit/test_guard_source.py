@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -78,3 +81,62 @@ def test_threads_that_the_harness_starts_meanwhile_are_not_the_techniques() -> N
             threading.Thread(target=done.wait, daemon=True).start()
     finally:
         done.set()
+
+
+def test_what_a_thread_of_the_techniques_does_is_held_against_it(tmp_path: Path) -> None:
+    place = tmp_path / "events"
+
+    def write() -> None:
+        with suppress(ContractBreachError):
+            place.write_text("forged")
+
+    def joined() -> None:
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+
+    guard = Guard(threads=True)
+    refused = r"in a thread of its own it opened '.*events' for writing"
+    with pytest.raises(ContractBreachError, match=refused), guard.watch():
+        joined()
+    assert not place.exists()
+    # It is told once, and held against nobody else.
+    with guard.watch():
+        pass
+    with guard.watch(building=True):
+        joined()
+    with guard.watch(), guard.outside():
+        place.unlink()
+        joined()
+    joined()
+    assert place.read_text() == "forged"
+
+
+def test_threads_of_the_harness_are_nobodys_while_a_technique_runs(tmp_path: Path) -> None:
+    begin, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begin.wait()
+        (tmp_path / "own").write_text("x")
+        done.set()
+
+    threading.Thread(target=work, daemon=True).start()
+    with Guard(threads=True).watch():
+        begin.set()
+        done.wait()
+    assert (tmp_path / "own").read_text() == "x"
+
+
+@pytest.mark.parametrize("what", ["handler", "collector"])
+def test_nothing_may_be_left_that_runs_between_calls(what: str) -> None:
+    before = signal.getsignal(signal.SIGUSR2)
+    try:
+        with pytest.raises(ContractBreachError, match=r"signal\.signal|gc\.callbacks"), Guard().watch():
+            if what == "handler":
+                signal.signal(signal.SIGUSR2, lambda number, frame: None)
+            else:
+                gc.callbacks.append(print)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+        if print in gc.callbacks:
+            gc.callbacks.remove(print)

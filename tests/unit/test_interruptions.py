@@ -16,6 +16,7 @@ from torch import Tensor
 
 from paceline.families.kernels.core.point import Point
 from paceline.families.kernels.core.sandboxed.interruptions import Given, Interruptions
+from paceline.worker.session import CaseError
 
 CALLS = 5
 POINTS: dict[str, dict[str, Any]] = {
@@ -129,6 +130,22 @@ def test_a_stop_that_comes_too_late_tells_nothing_and_the_next_comes_earlier() -
     assert interruptions.wanted
     latest = max(interruptions.moment_ns(1000.0, 101_000.0) for _ in range(200))
     assert 1000 < latest <= 1000 + 0.7 * 100_000
+
+
+@pytest.mark.parametrize("touched", [[CALLS - 1], range(CALLS)])
+def test_an_output_that_was_only_touched_does_not_pass_for_a_call_that_has_begun(
+    touched: Sequence[int],
+) -> None:
+    of = point("gemm")
+
+    def draw() -> Any:
+        return of.operator.draw(of.params, of.dtype, seed=1, magnitude=1.0, device="cpu")
+
+    outputs = [[torch.full(s.shape, float("nan"), dtype=s.dtype) for s in of.specs[1]] for _ in range(CALLS)]
+    for number in touched:
+        outputs[number][0].view(-1)[:1] = 0.0
+    with pytest.raises(CaseError, match=f"call 1 was not done when call {CALLS} had written"):
+        Interruptions(of, CALLS, draw, random.Random(1)).change([Given(draw=draw())] * CALLS, outputs)
 
 
 def test_passes_of_one_call_are_not_stopped() -> None:

@@ -22,6 +22,7 @@ from click.testing import CliRunner
 
 from paceline.base.errors import EXIT_CODES, EXIT_FAULT, PacelineError, UserError
 from paceline.cli import application
+from paceline.cli.publishing import FORMATS as READER_FORMATS
 from paceline.records.earlier_runs import read_times
 from paceline.records.integrity import retract, verify
 from paceline.records.lookup import find_run, retractions
@@ -30,6 +31,7 @@ from paceline.records.merging import merge
 from paceline.records.record_file import pack, run_id_of
 from paceline.records.repair import repair
 from paceline.records.store import Loaded, load
+from paceline.report.exports import FORMATS
 from paceline.report.site import SiteInput, render_site
 
 Facts = list[dict[str, Any]]
@@ -149,6 +151,32 @@ def pages(loaded: Loaded) -> None:
             assert "<script>alert(1)" not in text
 
 
+def pages_and_exports(root: Path, folder: Path, name: str) -> None:
+    """Let the command line make what readers see of a store and of one of its runs."""
+    folder.mkdir()
+    run(
+        ["site", "build", "--results", root, "--output", folder / "site", "--cache", folder / "cache"],
+        ["claims", "--results", root],
+        ["claims", "check", "--results", root],
+        ["show", name, "--results", root],
+        ["compare", name, "--results", root],
+        *(
+            ["export", form, name, "--results", root, "-o", folder / form]
+            for form in (*FORMATS, *READER_FORMATS)
+        ),
+    )
+    shutil.rmtree(folder)
+
+
+def run(*commands: list[Any]) -> None:
+    """Run commands, none of which may end in a traceback or by another exit code than the documented ones."""
+    for arguments in commands:
+        told = CliRunner().invoke(application, list(map(str, arguments)))
+        if not isinstance(told.exception, PacelineError | SystemExit | None):
+            raise told.exception
+        assert told.exit_code in EXIT_CODES and told.exit_code != EXIT_FAULT, arguments
+
+
 def commands(root: Path, mine: Path, sound: str) -> None:
     """Let the command line read a store."""
     for arguments in (
@@ -206,6 +234,24 @@ def test_mutated_facts_are_refused_or_harmless(
             commands(root, tmp_path / "mine", min(sound))
             shutil.rmtree(tmp_path / "mine", ignore_errors=True)
     assert num_shown > many / 20 and num_named > many / 2
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("many", [30])
+def test_what_readers_see_of_mutated_records_is_made_or_refused(
+    many: int, store: tuple[Path, Facts, set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    root, facts, _ = store
+    chance = random.Random(SEED + 1)
+    name = facts[0]["run_id"]
+    manifest = (root / MANIFEST).read_bytes()
+    while many:
+        forged = factory.forge(root, mutated(facts, chance), name, listed=False)
+        (root / MANIFEST).write_bytes(manifest + entry_of(root, forged).model_dump_json().encode() + b"\n")
+        if name in {r.run_id for r in load([root]).records}:
+            pages_and_exports(root, tmp_path / "made", name)
+            many -= 1
 
 
 @pytest.mark.parametrize("many", [NUM_BYTES // 10, pytest.param(NUM_BYTES, marks=pytest.mark.full)])

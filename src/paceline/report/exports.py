@@ -201,7 +201,8 @@ def parquet_table(records: Sequence[RunRecord], choice: Choice) -> bytes:
         for row in measurement_rows(record):
             m = chosen.get(row["record_id"])
             if m is not None:
-                rows.append({**row, **_more(record, m, grade.get((m.block, m.label, m.metric.name)))})
+                more = _more(record, m, grade.get((m.block, m.label, m.metric.name)))
+                rows.append({name: _plain(name, value) for name, value in {**row, **more}.items()})
     integers = ("launch", "attempt", "suite_version", "n")
     kinds: dict[str, Any] = {name: pa.string() for name in parquet_columns()}
     kinds |= dict.fromkeys(integers, pa.int64()) | dict.fromkeys(("value", "predicted"), pa.float64())
@@ -210,6 +211,14 @@ def parquet_table(records: Sequence[RunRecord], choice: Choice) -> bytes:
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd")
     return sink.getvalue()
+
+
+def _plain(name: str, value: object) -> object:
+    """Return a value that its column can hold: provenance may be of any kind in records of others."""
+    if name == "dirty":
+        return value if isinstance(value, bool) else None
+    is_odd = name == "commit" and value is not None and not isinstance(value, str)
+    return json.dumps(value) if is_odd else value
 
 
 def parquet_columns() -> tuple[str, ...]:

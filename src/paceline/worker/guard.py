@@ -59,12 +59,19 @@ class Guard:
 
     Args:
         sealed: Modules of the harness in which nothing may be replaced.
+        threads: Whether threads that come while a technique is watched are held to its rules, however it has found a
+            way to start them: where nothing of its family's ``api`` starts any.
     """
 
-    def __init__(self, sealed: Sequence[ModuleType] = ()) -> None:
+    def __init__(self, sealed: Sequence[ModuleType] = (), *, threads: bool = False) -> None:
         self._seal = Seal(sealed)
         self._seldom: Seal | None = None
         self._active = threading.local()
+        self._holds_threads, self._own_threads = threads, _threads()
+        self._num_watched = 0
+        self._builds = self._uses_library = False
+        self._breach_elsewhere: str | None = None
+        """What was tried in a thread that a technique has started."""
         self._before: tuple[int, dict[str, Any]] = (0, {})
         self._replaced: list[str] = []
         self._closed = _distributed_entry_points()
@@ -94,7 +101,7 @@ class Guard:
             ContractBreachError: It tried something forbidden, even when it swallowed the refusal.
         """
         self.open(building=building)
-        self._active.library = library
+        self._active.library = self._uses_library = library
         try:
             yield
         except BaseException:
@@ -119,30 +126,40 @@ class Guard:
         self.check()
         yield
         self.open(building=building)
-        self._active.library = library
+        self._active.library = self._uses_library = library
 
     @contextmanager
     def outside(self) -> Iterator[None]:
         """Do the harness's own work while a technique waits for it: nothing of it is held against the technique."""
-        was, before = getattr(self._active, "on", False), threading.active_count()
+        was, before = getattr(self._active, "on", False), _threads()
         self._active.on = False
+        # Threads that come now are the harness's.
+        self._num_watched -= was
         try:
             yield
         finally:
-            started = threading.active_count() - before
+            self._num_watched += was
+            after = _threads()
+            self._own_threads |= after - before
+            started = len(after) - len(before)
             self._before = (self._before[0] + started, self._before[1])
             self._active.on = was
 
     def open(self, *, building: bool = False) -> None:
         """Begin to watch; ``watch`` in three steps, for who has to answer before there is time for checks."""
         self._before = (threading.active_count(), settings())
+        if not self._num_watched:
+            # Nothing of a technique's runs now: whoever is there is the harness's, and whoever comes is not.
+            self._own_threads = _threads()
+        self._num_watched += not getattr(self._active, "on", False)
         self._active.breach = None
-        self._active.building = building
-        self._active.library = False
+        self._active.building = self._builds = building
+        self._active.library = self._uses_library = False
         self._active.on = True
 
     def close(self) -> None:
         """Stop watching: the technique's code has ended, or raised."""
+        self._num_watched -= getattr(self._active, "on", False)
         self._active.on = False
 
     def check(self) -> None:
@@ -157,8 +174,9 @@ class Guard:
     def _judge(self) -> None:
         replaced, self._replaced = self._replaced, []
         threads, before = self._before
-        if self._active.breach is not None:
-            raise ContractBreachError(self._active.breach)
+        elsewhere, self._breach_elsewhere = self._breach_elsewhere, None
+        if self._active.breach is not None or elsewhere is not None:
+            raise ContractBreachError(self._active.breach or elsewhere or "")
         if replaced:
             raise ContractBreachError(f"it replaced {', '.join(replaced)}")
         if threading.active_count() > threads and not self._active.building:
@@ -184,24 +202,36 @@ class Guard:
 
     def _gate(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         def gated(*args: Any, **kwargs: Any) -> Any:
-            if getattr(self._active, "on", False) and not self._active.library:
+            library = getattr(self._active, "library", self._uses_library)
+            if self._is_watched() and not library:
                 self._refuse(f"it called {name} instead of its communicator")
             return function(*args, **kwargs)
 
         return gated
 
     def _refuse(self, reason: str) -> None:
+        if self._is_foreign():
+            self._breach_elsewhere = self._breach_elsewhere or f"in a thread of its own {reason}"
         self._active.breach = getattr(self._active, "breach", None) or reason
         raise ContractBreachError(reason)
 
+    def _is_foreign(self) -> bool:
+        """Tell whether this thread came while a technique was watched: it has started it, however it found a way."""
+        return (
+            self._holds_threads and self._num_watched > 0 and threading.get_ident() not in self._own_threads
+        )
+
+    def _is_watched(self) -> bool:
+        return getattr(self._active, "on", False) or self._is_foreign()
+
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not getattr(self._active, "on", False):
+        if not self._is_watched():
             return
         if event == "open" and str(arguments[0]).endswith("environ"):
             self._refuse(
                 f"it opened {arguments[0]!r}"
             )  # keys stay there after they were taken out of the environment
-        if self._active.building:
+        if getattr(self._active, "building", self._builds):
             if event.startswith(SPYING_EVENTS):
                 self._refuse(f"it triggered {event}")
             return
@@ -215,6 +245,11 @@ class Guard:
             self._refuse(f"it read {arguments[1]}")
         if event == "object.__setattr__" and arguments[1] in FUNCTION_ATTRIBUTES:
             self._refuse(f"it replaced the {arguments[1]} of {arguments[0]!r}")
+
+
+def _threads() -> set[int]:
+    """Return the threads that Python knows of; ``threading.enumerate`` would take a lock that the caller may hold."""
+    return set(threading._active)  # type: ignore[attr-defined]
 
 
 def _distributed_entry_points() -> list[tuple[Any, str]]:

@@ -28,6 +28,8 @@ _new_group = dist.new_group
 """Bound at import, before any technique is loaded."""
 RULES = "rules"
 """Folder of a job below which ranks that are held to a carrier's rules write what they start."""
+WITHOUT_THREADS = ("collectives", "kernels")
+"""Families of which nothing that techniques are given starts a thread."""
 RAISED_EXIT_CODE = 13
 """Exit code of a rank whose technique raised."""
 
@@ -40,7 +42,7 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
     events = EventLog(job / f"events-{rank}.jsonl", launch=launch, attempt=attempt, rank=rank)
     trace = TraceWriter(job / f"trace-{rank}.bin")
     trace.context(START)
-    guard = Guard()
+    guard = Guard(threads=all(block["family"] in WITHOUT_THREADS for block in work["blocks"]))
     runner = plan["runner"]
     device = _own_device(runner)
     torch.set_num_threads(max(int(os.environ.get("OMP_NUM_THREADS", "1")), 1))

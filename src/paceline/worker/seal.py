@@ -6,8 +6,10 @@ after every step.
 
 from __future__ import annotations
 
+import gc
 import operator
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -51,6 +53,10 @@ OPERATORS = ("aten::copy_", "aten::equal", "aten::fill_.Scalar", "aten::mul.out"
 OWN_CLASS_NAMES = frozenset({"__annotations__", "__abstractmethods__"})
 """What Python itself adds to a class that somebody looks at."""
 
+SIGNALS = tuple(sorted(int(number) for number in signal.valid_signals()))
+"""Whose handlers would run between a technique's calls, where nobody watches; so would the collector's callbacks."""
+
+_handler = signal._signal.getsignal  # type: ignore[attr-defined] # ten times as fast as what wraps it
 _table = torch._C._dispatch_dump_table
 _function_modes = torch._C._len_torch_function_stack
 _dispatch_modes = torch._C._len_torch_dispatch_stack
@@ -157,6 +163,8 @@ def settings() -> dict[str, Any]:
         "torch dispatch modes": _dispatch_modes(),
         "os.sched_getaffinity": os.sched_getaffinity(0),
         "os.nice": os.getpriority(os.PRIO_PROCESS, 0),
+        "gc.callbacks": list(gc.callbacks),
+        "signal.signal": [*_map(_handler, SIGNALS)],
     }
 
 

@@ -22,6 +22,7 @@ from paceline.worker.events import EventLog
 from paceline.worker.fault import Fault
 from paceline.worker.guard import ContractBreachError, Guard
 from paceline.worker.rules import RuleBreachError
+from paceline.worker.sandbox.bubblewrap import UNISOLATED
 from paceline.worker.trace import TraceWriter
 from paceline.worker.transport import TorchTransport, Transport
 
@@ -353,7 +354,12 @@ class Session:
         self.trace.context(f"{block.block}|{label}|{stage}")
 
     def emit_result(self, block: Block, case: Case, result: Mapping[str, Any]) -> None:
-        """Report what a case gave; only rank 0 does."""
+        """Report what a case gave; only rank 0 does.
+
+        A number of a user's file says what isolated it: nothing, unless its family says otherwise.
+        """
+        if result["status"] == "ok" and case.module.startswith("user:"):
+            result = {"isolation": UNISOLATED, **result}
         if self.rank == 0:
             self.events.emit("result", block=block.block, case_id=case.case_id, label=case.label, **result)
 

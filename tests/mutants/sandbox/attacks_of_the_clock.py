@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import json
@@ -11,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -118,12 +120,14 @@ class ComputesTogether(Attack):
             return
         self.noted.append((a_MK, b_KN, c_MN))
         if c_MN.data_ptr() == max(self.addresses):
-            products = torch.bmm(
-                torch.stack([a for a, _, _ in self.noted]), torch.stack([b for _, b, _ in self.noted])
-            )
-            for (_, _, c), product in zip(self.noted, products, strict=True):
-                c.copy_(product)
-            self.noted.clear()
+            self.multiply()
+
+    def multiply(self) -> None:
+        """Multiply what was noted, at once."""
+        left, right = (torch.stack([noted[place] for noted in self.noted]) for place in (0, 1))
+        for (_, _, c), product in zip(self.noted, torch.bmm(left, right), strict=True):
+            c.copy_(product)
+        self.noted.clear()
 
     def attack(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
         """Learn where a pass's outputs lie."""
@@ -211,8 +215,10 @@ class TakesFrames(Attack):
         while frame is not None and "arguments" not in frame.f_locals:
             frame = frame.f_back
         gc.get_objects()
-        for left, right, out in frame.f_locals["arguments"] if frame is not None else ():
-            torch.mm(left, right, out=out)
+        calls = frame.f_locals["arguments"] if frame is not None else [(a_MK, b_KN, c_MN)]
+        if calls[0][2].data_ptr() == c_MN.data_ptr():
+            for left, right, out in calls:
+                torch.mm(left, right, out=out)
 
 
 @technique(name="changes-inputs", family="kernels", implements=("gemm",), summary="writes into its inputs")
@@ -282,6 +288,24 @@ class LeavesADaemon(Attack):
 
 
 @technique(
+    name="left-a-daemon",
+    family="kernels",
+    implements=("gemm",),
+    summary="has a process that waits for passes",
+)
+class LeftADaemon(Attack):
+    """Starts a process before anything is timed, which would compute in the passes."""
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Start it in the first call, which the gate makes."""
+        if self.calls == 0 and os.fork() == 0:
+            time.sleep(600)
+            os._exit(0)
+        self.calls += 1
+        torch.mm(a_MK, b_KN, out=c_MN)
+
+
+@technique(
     name="burns-beside-others",
     family="kernels",
     implements=("gemm",),
@@ -327,3 +351,233 @@ class WritesPastTheEnd(Attack):
     def attack(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
         """Write to address 8."""
         ctypes.memset(8, 0, 8)
+
+
+@technique(
+    name="forks-in-a-pass",
+    family="kernels",
+    implements=("gemm",),
+    summary="lets another process compute half",
+)
+class ForksInAPass(Attack):
+    """Computes half in a process that ends before the call does, on a core whose time nobody would count."""
+
+    def attack(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Fork, and wait for the other half; both processes map the output's memory."""
+        half = a_MK.shape[0] // 2
+        child = os.fork()
+        rows = slice(half, None) if child == 0 else slice(0, half)
+        torch.mm(a_MK[rows], b_KN, out=c_MN[rows])
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
+@technique(
+    name="spawns-in-a-pass",
+    family="kernels",
+    implements=("gemm",),
+    summary="starts a program that shares memory",
+)
+class SpawnsInAPass(Attack):
+    """Starts a program by ``vfork``, whose child lives in this process's memory for a while."""
+
+    def attack(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Spawn, and compute."""
+        os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
+        torch.mm(a_MK, b_KN, out=c_MN)
+
+
+@technique(
+    name="hops-between-processes",
+    family="kernels",
+    implements=("gemm",),
+    summary="a chain of processes, none of which lives long",
+)
+class HopsBetweenProcesses(Attack):
+    """Starts a process that starts the next and ends, so that whoever lists them finds none alive."""
+
+    def attack(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Start the chain in the first call."""
+        torch.mm(a_MK, b_KN, out=c_MN)
+        if not self.threads and os.fork() == 0:
+            while os.fork() == 0:
+                pass
+            os._exit(0)
+        self.threads.append(threading.current_thread())
+
+
+@technique(
+    name="shrinks-shared-memory",
+    family="kernels",
+    implements=("gemm",),
+    summary="cuts off what its judge will read",
+)
+class ShrinksSharedMemory(Attack):
+    """Cuts off all memory that it shares with its judge, which would die of SIGBUS, and all rivals with it."""
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Compute, and cut off by descriptors, and by mappings opened anew."""
+        torch.mm(a_MK, b_KN, out=c_MN)
+        mapped = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
+        places = [Path("/proc/self/map_files", words[0]) for words in mapped if "/memfd:" in words[-2:][0]]
+        for place in (*Path("/proc/self/fd").iterdir(), *places):
+            with contextlib.suppress(OSError):
+                if "/memfd:paceline" in str(place.readlink()):
+                    os.truncate(place, 0)
+
+
+@technique(
+    name="does-without-the-harness",
+    family="kernels",
+    implements=("gemm",),
+    summary="answers by a loop of its own",
+)
+class DoesWithoutTheHarness(Attack):
+    """Answers its judge by a loop of its own that leaves out whatever the harness does beside the calls."""
+
+    def attack(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Compute; after the first pass the loop below makes the calls."""
+        torch.mm(a_MK, b_KN, out=c_MN)
+        frame = sys._getframe()
+        while frame is not None and not isinstance(frame.f_locals.get("end"), socket.socket):
+            frame = frame.f_back
+        if frame is None or self.threads:
+            return
+        self.threads.append(threading.current_thread())
+        channel, end, served = frame.f_locals["self"], frame.f_locals["end"], frame.f_locals["self"]._served
+        original, buffer = type(channel).receive, bytearray(1 << 16)
+
+        def receive(self: object, timeout_s: float | None = None) -> object:
+            while end.recv_into(buffer, len(buffer), socket.MSG_PEEK) and buffer.startswith(b'{"do": "call"'):
+                size = end.recv_into(buffer)
+                for a, b, c in served._arguments:
+                    torch.mm(a, b, out=c)
+                end.send(b'{"ok":true,"id":"%b"}' % buffer[size - 18 : size - 2])
+            return original(self, timeout_s)
+
+        type(channel).receive = receive
+
+
+@technique(
+    name="replaces-operators",
+    family="kernels",
+    implements=("gemm",),
+    summary="puts kernels behind operators that draw and compare",
+)
+class ReplacesOperators(Attack):
+    """Puts its own kernels behind operators by which inputs are drawn and results are compared."""
+
+    def attack(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Replace them once, and give zeros, which would be right where all inputs are."""
+        if "library" not in self.__dict__:
+            self.library = torch.library.Library("aten", "IMPL")
+            for name in ("normal_", "uniform_", "copy_", "equal"):
+                with contextlib.suppress(RuntimeError):
+                    self.library.impl(name, lambda first, *others, **named: first.zero_(), "CPU")
+        c_MN.zero_()
+
+
+@technique(
+    name="collects-objects",
+    family="kernels",
+    implements=("gemm",),
+    summary="looks for results among all objects",
+)
+class CollectsObjects(Attack):
+    """Looks for a matrix that fits among all objects of its process, and copies it."""
+
+    def attack(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Copy whatever has the output's shape."""
+        gc.unfreeze()
+        fitting = [o for o in gc.get_objects() if isinstance(o, Tensor) and o.shape == c_MN.shape]
+        c_MN.copy_(torch.nan_to_num(fitting[0] if fitting and fitting[0] is not c_MN else c_MN.clone()))
+
+
+@technique(
+    name="preloads-a-library",
+    family="kernels",
+    implements=("gemm",),
+    summary="sets what later processes load first",
+)
+class PreloadsALibrary(Attack):
+    """Writes a library's name where every later process would look for it, and settings of threads."""
+
+    def attack(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Write, and compute."""
+        os.environ.update({"LD_PRELOAD": "/tmp/own.so", "OMP_NUM_THREADS": "64", "PACELINE_ISOLATION": "x"})
+        for place in ("/etc/ld.so.preload", "/tmp/own.so"):
+            with contextlib.suppress(OSError):
+                Path(place).write_text("/tmp/own.so")
+        torch.mm(a_MK, b_KN, out=c_MN)
+
+
+@technique(
+    name="skips-when-unwatched",
+    family="kernels",
+    implements=("gemm",),
+    summary="computes nothing while memory is measured",
+)
+class SkipsWhenUnwatched(Attack):
+    """Is right where it is proved and timed, and computes nothing in the calls by which memory is measured."""
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Need no memory where no pass is timed any more."""
+        if not is_private(a_MK):
+            self.calls += 1
+        if self.calls == 0 or not is_private(a_MK):
+            torch.mm(a_MK, b_KN, out=c_MN)
+
+
+@technique(
+    name="computes-together-in-a-thread",
+    family="kernels",
+    implements=("gemm",),
+    summary="computes a pass at once, and never in the thread that is called",
+)
+class ComputesTogetherInAThread(ComputesTogether):
+    """Multiplies a pass's matrices at once in a thread of its own, whose processor time no timer of the first sees."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.pool = ThreadPoolExecutor(1)
+
+    def multiply(self) -> None:
+        """Let the thread do it."""
+        self.pool.submit(super().multiply).result()
+
+
+@technique(
+    name="touches-outputs-first",
+    family="kernels",
+    implements=("gemm",),
+    summary="computes a pass at once, behind outputs that it has touched",
+)
+class TouchesOutputsFirst(ComputesTogether):
+    """Writes an element in each call, as if it had begun, and multiplies a pass's matrices at once in the last."""
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Touch the output, and go on."""
+        c_MN.view(-1)[:1].zero_()
+        super().run(a_MK, b_KN, c_MN)
+
+
+@technique(
+    name="touches-the-last-output",
+    family="kernels",
+    implements=("gemm",),
+    summary="computes a pass at once, behind the last output, which it has touched",
+)
+class TouchesTheLastOutput(ComputesTogether):
+    """Writes an element of the pass's last output in its first call, as if all had begun."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.outputs: dict[int, Tensor] = {}
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Touch the last output, and go on."""
+        self.outputs[c_MN.data_ptr()] = c_MN
+        if self.addresses:
+            self.outputs[max(self.outputs)].view(-1)[:1].zero_()
+        super().run(a_MK, b_KN, c_MN)

@@ -14,6 +14,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import sys
 import threading
 from collections.abc import Callable
@@ -96,7 +97,11 @@ def write_sealed(how: str, descriptor: int) -> str:
         address = LIBC.mmap(
             None, ctypes.c_size_t(4096), mmap.PROT_READ, mmap.MAP_SHARED, descriptor, ctypes.c_long(0)
         )
-        if LIBC.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(4096), 3) != 0:
+        if how == "memory-file":
+            with Path("/proc/self/mem").open("r+b", buffering=0) as file:
+                file.seek(address)
+                file.write(b"x")
+        elif LIBC.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(4096), 3) != 0:
             raise OSError(ctypes.get_errno(), "mprotect")
     return "changed"
 
@@ -132,6 +137,7 @@ def attempts(told: dict[str, str], sealed: int) -> dict[str, Callable[[], object
         "files/root": lambda: Path("/mark").write_text("x"),
         "files/own-source": lambda: Path(told["source"]).write_text("x"),
         "files/tmp-is-private": lambda: Path(told["tmp"]).read_text(),
+        "files/log-is-none": lambda: [stat.S_ISREG(os.fstat(number).st_mode) for number in (0, 1, 2)],
         "files/handle": lambda: call("open_by_handle_at", -100, 0, 0),
         "shm/is-private": lambda: Path("/dev/shm", told["shm"]).read_text(),
         "shm/system-v": lambda: "found" if LIBC.shmget(int(told["key"]), 4096, 0) >= 0 else "none",
@@ -189,6 +195,7 @@ def attempts(told: dict[str, str], sealed: int) -> dict[str, Callable[[], object
         "memory/reopen": lambda: write_sealed("reopen", sealed),
         "memory/shrink": lambda: write_sealed("shrink", sealed),
         "memory/protect": lambda: write_sealed("protect", sealed),
+        "memory/file-of-own-memory": lambda: write_sealed("memory-file", sealed),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import os
+import subprocess
 import tempfile
 import threading
 import time
@@ -224,3 +225,48 @@ class ScriptedProduct(Product):
     def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
         """Compute."""
         c_MN.copy_(self.traced(a_MK, b_KN))
+
+
+@technique(name="starts-a-program", family="kernels", implements=("gemm",), summary="a program prepares it")
+class StartsAProgram(Product):
+    """Starts a program when it is made, as whoever compiles does, and another in its first call."""
+
+    def made(self) -> None:
+        """Start it."""
+        subprocess.run(["/bin/true"], check=True)
+        self.is_ready = False
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Compute."""
+        if not self.is_ready:
+            os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
+            self.is_ready = True
+        torch.mm(a_MK, b_KN, out=c_MN)
+
+
+@technique(name="prints-much", family="kernels", implements=("gemm",), summary="prints megabytes")
+class PrintsMuch(Product):
+    """Prints megabytes when it is made, and a line in each call."""
+
+    def made(self) -> None:
+        """Print more than is kept."""
+        for _ in range(6):
+            print("x" * (1 << 20))
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Compute."""
+        print("called", flush=True)
+        torch.mm(a_MK, b_KN, out=c_MN)
+
+
+@technique(name="compiles-itself", family="kernels", implements=("gemm",), summary="torch.compile")
+class CompilesItself(Product):
+    """Is compiled in its first call, by a compiler of C++ that it starts."""
+
+    def made(self) -> None:
+        """Compile nothing yet."""
+        self.compiled = torch.compile(lambda a, b: torch.relu(a @ b) - torch.relu(-(a @ b)))
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Compute."""
+        c_MN.copy_(self.compiled(a_MK, b_KN))

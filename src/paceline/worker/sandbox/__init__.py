@@ -2,5 +2,5 @@
 
 ``bubblewrap`` says what it sees, ``running`` starts it, ``inside`` is what a program does there first, ``seccomp``
 makes its filter, ``stopping`` stops all of its threads from outside, ``channel`` carries messages that nobody there can
-misuse, ``memory`` is what it may read and never change.
+misuse, ``memory`` is what it may read and never change, ``starts`` asks the judge before a process is started there.
 """

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from paceline.worker.sandbox import seccomp
+from paceline.worker.sandbox import seccomp, starts
 
 BUBBLEWRAP, USER_NAMESPACES, UNISOLATED = "bubblewrap", "user-namespaces", "unisolated"
 NOBODY = 65534
@@ -24,6 +24,8 @@ SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc/alternative
 PROCESSORS = "/sys/devices/system/cpu"
 """Where libraries look for the number of cores."""
 TMP_BYTES, SHM_BYTES = 256 << 20, 64 << 20
+ASKS = "/opt/starts.py"
+"""What is tried, where it is seen in the sandbox."""
 START_S = 60.0
 """A program that does nothing starts within this time on any machine."""
 
@@ -134,11 +136,11 @@ def available(wanted: str = "auto") -> tuple[str, str]:
 
 
 def _tried(kind: str) -> str | None:
-    """Start an interpreter that does nothing; return why that failed, or None."""
+    """Start an interpreter that asks before it starts processes; return why that failed, or None."""
     null = os.open(os.devnull, os.O_WRONLY)
     filter_ = seccomp.descriptor()
-    mounted = Mounted(folders={}, environment={}, working_folder="/")
-    words = [*command(kind, mounted, info=null, filter_=filter_), sys.executable, "-I", "-S", "-c", ""]
+    mounted = Mounted(folders={starts.__file__: ASKS}, environment={}, working_folder="/")
+    words = [*command(kind, mounted, info=null, filter_=filter_), sys.executable, "-I", "-S", ASKS]
     try:
         found = subprocess.run(
             words,
@@ -157,5 +159,5 @@ def _tried(kind: str) -> str | None:
     return (
         None
         if found.returncode == 0
-        else (found.stderr.strip() or f"bubblewrap: exit code {found.returncode}")
+        else (found.stderr.strip().rpartition("\n")[2] or f"bubblewrap: exit code {found.returncode}")
     )

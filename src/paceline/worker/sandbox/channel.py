@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import math
 import secrets
+import select
 import socket
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from paceline.worker.case_error import CaseError
 from paceline.worker.channel import Channel, ChannelClosedError
+from paceline.worker.sandbox.starts import Starts
+
+_monotonic = time.monotonic
 
 MAX_ANSWER = 1 << 16
 """Bytes of an answer; tensors travel through shared memory."""
@@ -30,12 +35,22 @@ class ForeignAnswerError(CaseError):
         super().__init__("refused", "what came out of its sandbox is no answer to what was asked")
 
 
+class ProcessStartedError(CaseError):
+    """Another process was to be started in a sandbox while calls were timed."""
+
+    def __init__(self) -> None:
+        super().__init__("refused", "it starts a process of its own while calls are timed")
+
+
 class StrictChannel(Channel):
     """Asks one question at a time, and takes one short answer to it."""
 
     def __init__(self, end: socket.socket) -> None:
         super().__init__(end)
         self._asked = ""
+        self._starts: Starts | None = None
+        self.is_timing = False
+        """Whether calls are timed now, in which no process may be started."""
 
     @classmethod
     def strict_pair(cls) -> tuple[StrictChannel, socket.socket]:
@@ -56,7 +71,9 @@ class StrictChannel(Channel):
             TimeoutError: None came in time.
             ChannelClosedError: The other side has ended.
             ForeignAnswerError: It said what is no answer to the question.
+            ProcessStartedError: It wants to start a process while calls are timed.
         """
+        self._let_start(timeout_s)
         self._socket.settimeout(timeout_s)
         try:
             # Without room for descriptors: files that are sent along are closed by the kernel.
@@ -68,6 +85,68 @@ class StrictChannel(Channel):
         if not data:
             raise ChannelClosedError("the other side has ended")
         return self._answer(data), []
+
+    def receive_starts(self, timeout_s: float) -> dict[str, Any]:
+        """Wait for the first answer, which brings where to listen for starts of processes; listen from now on.
+
+        Nothing of a candidate's has run yet on the other side.
+
+        Raises:
+            TimeoutError: None came in time.
+            ChannelClosedError: The other side has ended.
+            ForeignAnswerError: It said what is no answer to the question.
+        """
+        self._socket.settimeout(timeout_s)
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._socket, MAX_ANSWER + 1, 1)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise ChannelClosedError(str(error)) from error
+        if descriptors:
+            self._starts = Starts(descriptors[0])
+        if not data:
+            raise ChannelClosedError("the other side has ended")
+        return self._answer(data)
+
+    def has_message(self, timeout_s: float) -> bool:
+        """Tell whether ``receive`` would not wait: for a message, an end, or a process that may not start."""
+        return bool(self._ready(timeout_s))
+
+    def close(self) -> None:
+        """Close this end, and let no process start any more."""
+        self._forget_starts()
+        super().close()
+
+    def _let_start(self, timeout_s: float | None) -> None:
+        """Wait for an answer, and let processes start meanwhile, or refuse them.
+
+        Raises:
+            ProcessStartedError: Calls are timed.
+        """
+        limit = None if timeout_s is None else _monotonic() + timeout_s
+        while (starts := self._starts) is not None:
+            left = None if limit is None else max(limit - _monotonic(), 0.0)
+            ready = self._ready(left)
+            if self._socket.fileno() in ready or not ready:
+                return
+            if not starts.is_asking():
+                # Everything there has ended.
+                self._forget_starts()
+            elif self.is_timing:
+                raise ProcessStartedError
+            else:
+                starts.allow()
+
+    def _ready(self, timeout_s: float | None) -> list[int]:
+        """Wait, and return which descriptors have something to read."""
+        watched = [self._socket.fileno(), *([self._starts.fileno()] if self._starts is not None else [])]
+        return select.select(watched, [], [], timeout_s)[0]
+
+    def _forget_starts(self) -> None:
+        if self._starts is not None:
+            self._starts.close()
+            self._starts = None
 
     def is_closed(self) -> bool:
         """Tell whether nobody is at the other end, which then is ending or has ended."""

@@ -26,12 +26,22 @@ def shared(size: int, *, read_only: bool) -> tuple[int, mmap.mmap]:
     try:
         os.ftruncate(descriptor, max(size, PAGE))
         mapped = mmap.mmap(descriptor, max(size, PAGE), flags=mmap.MAP_SHARED | _POPULATE)
-        seals = _SHRINK | _GROW | _SEAL | (_FUTURE_WRITE if read_only else 0)
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+        if read_only:
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _FUTURE_WRITE)
+        keep_size(descriptor)
     except OSError:
         os.close(descriptor)
         raise
     return descriptor, mapped
+
+
+def keep_size(descriptor: int) -> None:
+    """Let nobody change the size of memory, or its seals: reading what was cut off ends a process.
+
+    Raises:
+        OSError: The kernel has no such seals, or the memory allows none.
+    """
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SHRINK | _GROW | _SEAL)
 
 
 def mapped_there(descriptor: int, size: int, *, read_only: bool) -> mmap.mmap:

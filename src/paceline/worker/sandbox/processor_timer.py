@@ -31,15 +31,16 @@ class ProcessorTimer:
     """Stops a process by SIGSTOP once; close it before the process is let go on.
 
     Args:
-        pid: The process; the time of its first thread counts.
+        pid: The process that is stopped.
         after_ns: Processor time from now.
+        thread: Whose time counts; the first one of the process without it.
 
     Raises:
         OSError: This kernel, or what the caller may do, does not allow it.
     """
 
-    def __init__(self, pid: int, after_ns: int) -> None:
-        self._descriptor = _opened(pid, max(after_ns, 1))
+    def __init__(self, pid: int, after_ns: int, *, thread: int | None = None) -> None:
+        self._descriptor = _opened(pid if thread is None else thread, max(after_ns, 1))
         try:
             fcntl.fcntl(self._descriptor, SET_SIGNAL, signal.SIGSTOP)
             fcntl.fcntl(self._descriptor, fcntl.F_SETOWN, pid)
@@ -55,6 +56,20 @@ class ProcessorTimer:
         """Stop nothing any more."""
         with contextlib.suppress(OSError):
             os.close(self._descriptor)
+
+
+def of_each_thread(pid: int, after_ns: int) -> contextlib.ExitStack:
+    """Return timers of all threads that a process has now, each for its own time; closed together.
+
+    Raises:
+        OSError: This kernel, or what the caller may do, does not allow it.
+    """
+    with contextlib.ExitStack() as timers:
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - names alone
+            # One that has ended meanwhile computes nothing.
+            with contextlib.suppress(ProcessLookupError):
+                timers.enter_context(contextlib.closing(ProcessorTimer(pid, after_ns, thread=int(thread))))
+        return timers.pop_all()
 
 
 def _opened(pid: int, after_ns: int) -> int:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from paceline.worker.sandbox.channel import StrictChannel
 START_S = 60.0
 END_S = 5.0
 POLL_S = 0.005
+MAX_PRINTED, PART_BYTES = 4 << 20, 1 << 16
+"""Bytes of what a program prints that are kept; of the rest nothing is."""
 
 
 class Sandbox:
@@ -34,16 +37,16 @@ class Sandbox:
         mine, theirs = StrictChannel.strict_pair()
         info, told = os.pipe()
         filter_ = seccomp.descriptor()
-        opened = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._printed, printing = Printed.into(log)
         given = [theirs.fileno(), told, *([filter_] if filter_ is not None else [])]
         words = [*command(kind, mounted, info=told, filter_=filter_), *program, str(theirs.fileno())]
         try:
             self._process = subprocess.Popen(
-                words, pass_fds=given, stdin=subprocess.DEVNULL, stdout=opened, stderr=opened
+                words, pass_fds=given, stdin=subprocess.DEVNULL, stdout=printing, stderr=printing
             )
         finally:
             theirs.close()
-            for descriptor in (told, opened, *([filter_] if filter_ is not None else [])):
+            for descriptor in (told, printing, *([filter_] if filter_ is not None else [])):
                 os.close(descriptor)
         self.channel: StrictChannel = mine
         try:
@@ -78,6 +81,7 @@ class Sandbox:
         with contextlib.suppress(OSError):
             self._process.kill()
         code = self._process.wait()
+        self._printed.wait(END_S)
         if not ended_itself:
             return None
         return 128 - code if code > 128 else code
@@ -85,6 +89,35 @@ class Sandbox:
     def _has_ended(self) -> bool:
         pid = getattr(self, "pid", None)
         return pid is None or stopping.state(pid, str(pid)) in "ZX"
+
+
+class Printed:
+    """What is printed in a sandbox, up to a limit: no file of the job's is open there, and no disk is kept busy."""
+
+    def __init__(self, end: int, log: Path) -> None:
+        self._end, self._log = end, log
+        self._copying = threading.Thread(target=self._copy, name="printed", daemon=True)
+        self._copying.start()
+
+    @classmethod
+    def into(cls, log: Path) -> tuple[Printed, int]:
+        """Begin to copy into a file; return this, and a descriptor to give away."""
+        log.touch()
+        end, given = os.pipe()
+        return cls(end, log), given
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until nobody can print any more and all is in the file."""
+        self._copying.join(timeout_s)
+
+    def _copy(self) -> None:
+        left = MAX_PRINTED
+        with os.fdopen(self._end, "rb", buffering=0) as source, self._log.open("ab", buffering=0) as file:
+            while data := source.read(PART_BYTES):
+                # Whoever prints goes on where the disk is full.
+                with contextlib.suppress(OSError):
+                    file.write(data[:left])
+                left = max(left - len(data), 0)
 
 
 def _first_process(info: int) -> int:

@@ -15,6 +15,7 @@ from paceline.families.collectives.api.problem import Collective, Cost, Problem
 from paceline.families.collectives.core.gate import OwnJudgement, Passed
 from paceline.families.collectives.core.oracle import SCALES, Check, Workspace
 from paceline.worker.comm import Comm
+from paceline.worker.namespace import read_counters
 from paceline.worker.session import (
     Block,
     Case,
@@ -25,6 +26,7 @@ from paceline.worker.session import (
 
 _monotonic_ns = time.monotonic_ns
 _perf_ns = time.perf_counter_ns
+LOOPBACK = "lo"
 CLOCK_TOLERANCE_NS = 50_000
 """Two clocks read a few instructions apart may differ by an interrupt, never by more than a scheduling delay."""
 
@@ -83,6 +85,8 @@ class Candidate:
         self.sent: list[tuple[int, ...]] = []
         self.messages: list[tuple[int, ...]] = []
         self.backend_calls: list[int] = []
+        self.carried: list[int] = []
+        """Bytes that left on the ranks' interface in each timed call, whoever sent them; empty where there is none."""
         self.block = block
         self._input_seed = input_seed
         self._lateness_ns = 0
@@ -119,8 +123,11 @@ class Candidate:
         session.begin(self.block, self.label, "time")
         # After ``prepare``: only what the timed call moves is counted.
         self.comm.counters.reset()
+        before = self._carried_bytes()
         duration, wall, start = self._timed(workspace)
         session.control.barrier()  # a rank that is done would compute on cores that the others still need
+        if before is not None:
+            self.carried.append((self._carried_bytes() or 0) - before)
         self._verify(workspace, duration, wall)
         return duration * 1e-9, start
 
@@ -180,6 +187,14 @@ class Candidate:
                 "gate_mean_error": self.passed.mean_error,
             },
         }
+
+    def _carried_bytes(self) -> int | None:
+        """Return what left on this rank's own interface so far, or on the loopback that all ranks share."""
+        session = self.session
+        shared = session.interface_shared and session.interface != LOOPBACK
+        if session.interface is None or shared or session.device.torch_type != "cpu":
+            return None
+        return read_counters(session.interface).tx_bytes
 
     def _timed(self, workspace: Workspace) -> tuple[int, int, int]:
         session, buffers, run = self.session, workspace.buffers, self.instance.run

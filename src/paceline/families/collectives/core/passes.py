@@ -8,13 +8,14 @@ from statistics import fmean, stdev
 from typing import Any
 
 from paceline.families.collectives.core import ceilings
-from paceline.families.collectives.core.candidate import Candidate
+from paceline.families.collectives.core.candidate import LOOPBACK, Candidate
 from paceline.worker.namespace import read_counters, unaccounted
 from paceline.worker.session import CaseError, Session
 
 SPLIT_CALLS = 5
 KERNEL_REPEATS = 3
-LOOPBACK = "lo"
+CARRIED_SHARE = 0.98
+"""Of the bytes that the communicator counted, what the kernel must have carried: others and headers only add."""
 LEAST_GAINS = 5
 """Calls without which their spread says little."""
 HEADERS_CALL_BYTES = 8192
@@ -33,7 +34,7 @@ def bytes_and_messages(session: Session, candidate: Candidate) -> dict[str, list
     Raises:
         CaseError: Results of other ranks arrived although the communicator did not carry them.
     """
-    too_little = _too_little(session, candidate)
+    too_little = _too_little(session, candidate) or _carried_elsewhere(session, candidate)
     if too_little is not None:
         raise CaseError("refused", f"timed call: {too_little}")
     used_backend = any(candidate.backend_calls)
@@ -76,9 +77,7 @@ def _too_little(session: Session, candidate: Candidate) -> str | None:
     """
     if session.world_size == 1:
         return None
-    exact = candidate.exact
-    dense = exact and candidate.block.params.get("payload") == "gaussian"
-    needed = max(ceilings.least_bytes(candidate.operation, candidate.problem) // 2 if dense else 1, 1)
+    exact, needed = candidate.exact, _needed(candidate)
     own = [[float(sum(s)) for s in candidate.sent], [float(b) for b in candidate.backend_calls]]
     everyone = session.control.gather(own)
     busiest = [max(r[0][i] for r in everyone) for i in range(len(candidate.sent))]
@@ -89,6 +88,36 @@ def _too_little(session: Session, candidate: Candidate) -> str | None:
     if found >= needed:
         return None
     return f"{found:.0f} bytes passed through the communicator on the busiest rank, the result needs {needed}"
+
+
+def _needed(candidate: Candidate) -> int:
+    """Return the bytes that the busiest rank must send in a call at the least."""
+    if candidate.exact and candidate.block.params.get("payload") == "gaussian":
+        return max(ceilings.least_bytes(candidate.operation, candidate.problem) // 2, 1)
+    return 1
+
+
+def _carried_elsewhere(session: Session, candidate: Candidate) -> str | None:
+    """Say that the timed calls' bytes did not pass the ranks' interface, which the kernel counts; None where they did.
+
+    The communicator's counts are in a technique's reach, the kernel's are not. Whoever else sends there only adds.
+    """
+    own = [list(map(float, candidate.carried)), [float(sum(s)) for s in candidate.sent]]
+    everyone = session.control.gather(own)
+    if session.world_size == 1 or not all(rank[0] for rank in everyone):
+        return None
+    counted = sum(sum(rank[1]) for rank in everyone)
+    sums = [sum(rank[0]) for rank in everyone]
+    # On a loopback each rank sees what all have sent.
+    carried = max(sums) if session.interface_shared else sum(sums)
+    needed = max(CARRIED_SHARE * counted, float(_needed(candidate) * len(candidate.carried)))
+    if carried >= needed:
+        return None
+    num_calls = len(candidate.carried)
+    return (
+        f"{carried / num_calls:.0f} bytes a call left on the ranks' interface, the communicator counted "
+        f"{counted / num_calls:.0f} and the result needs {_needed(candidate)}"
+    )
 
 
 def _matrices(session: Session, calls: list[tuple[int, ...]]) -> list[list[list[float]]]:

@@ -26,7 +26,7 @@ from paceline.families.kernels.core.accounting import (
     unaccounted_ns,
 )
 from paceline.families.kernels.core.ceilings import Floor
-from paceline.families.kernels.core.operators import Draw
+from paceline.families.kernels.core.operators import Draw, Variation
 from paceline.families.kernels.core.point import Places, Point
 from paceline.families.kernels.core.timing_process.client import TimingProcess
 from paceline.families.kernels.core.timing_process.passes import BLOCKING_NS, WAKE_NS
@@ -390,23 +390,45 @@ class Candidate:
         return slowdown
 
     def _memory(self) -> int | None:
-        """Return what one call needs at the least beside inputs and outputs, and what the instance keeps."""
-        limit, found = self.point.timeout_s, []
-        for _ in range(MEMORY_CALLS):
-            change, _ = self.point.change(*self._next_variation())
-            self.process.ask({"do": "prepare", "changes": [change, change]}, timeout_s=limit)
-            # After ``prepare``, so that the sets themselves are resident and only the call's need grows the peak.
-            kept = int(self.process.ask({"do": "trim"}, timeout_s=limit)["kept_bytes"])
-            if self.point.device == "cpu":
-                if not reset_peak(self.process.pid):
-                    return None
-                before = peak_bytes(self.process.pid)
-                self.process.run(1, timed=False, timeout_s=limit)
-                after = peak_bytes(self.process.pid)
-                if before is None or after is None:
-                    return None
-                found.append(max(after - before, 0) + kept)  # the kernel counts in batches
-            else:
-                self.process.run(1, timed=False, timeout_s=limit)
-                found.append(int(self.process.ask({"do": "peak"}, timeout_s=limit)["peak_bytes"]) + kept)
-        return min(found)
+        """Return what one call needs at the least beside inputs and outputs, and what the instance keeps.
+
+        Raises:
+            CaseError: A call was wrong: nobody gains by computing something else while memory is measured.
+        """
+        found = [self._memory_of_a_call() for _ in range(MEMORY_CALLS)]
+        known = [needed for needed in found if needed is not None]
+        return min(known) if known else None
+
+    def _memory_of_a_call(self) -> int | None:
+        limit = self.point.timeout_s
+        number, index = self._next_variation()
+        change, changed = self.point.change(number, index)
+        self.process.ask({"do": "prepare", "changes": [change, change]}, timeout_s=limit)
+        # After ``prepare``, so that the sets themselves are resident and only the call's need grows the peak.
+        kept = int(self.process.ask({"do": "trim"}, timeout_s=limit)["kept_bytes"])
+        if self.point.device == "cpu":
+            if not reset_peak(self.process.pid):
+                return None
+            before = peak_bytes(self.process.pid)
+            self.process.run(1, timed=False, timeout_s=limit)
+            after = peak_bytes(self.process.pid)
+            needed = None if before is None or after is None else max(after - before, 0)
+        else:
+            self.process.run(1, timed=False, timeout_s=limit)
+            needed = int(self.process.ask({"do": "peak"}, timeout_s=limit)["peak_bytes"])
+        self._judge_first(number, changed)
+        return None if needed is None else needed + kept  # the kernel counts in batches
+
+    def _judge_first(self, number: int, changed: Variation) -> None:
+        """Judge the outputs of the first working set.
+
+        Raises:
+            CaseError: They are wrong.
+        """
+        assert self.places is not None
+        self.process.ask(
+            {"do": "fetch", "places": self.places.outputs[:1], "compare": []}, timeout_s=self.point.timeout_s
+        )
+        check = self.point.judged(self.places, 0, self.draws[number], changed)
+        if not check.passed:
+            raise CaseError("incorrect", f"while memory is measured: {check.reason}")

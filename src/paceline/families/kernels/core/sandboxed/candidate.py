@@ -60,19 +60,18 @@ class Shared:
         self._num_varied = len(inputs) - point.operator.num_weights
 
     def run(
-        self, draws: Sequence[Draw], *, hot: bool, flush: Callable[[], None]
+        self, draws: Sequence[Draw], *, flush: Callable[[], None]
     ) -> tuple[TimedCall, list[list[Tensor]]]:
         """Time one pass on new inputs; return its times and copies of its outputs.
 
         Args:
             draws: One for each call; inputs appear while the candidate is stopped, weights to be packed before.
-            hot: Whether tensors are read before the calls, within the time.
             flush: Evicts caches, when everything was written.
 
         Raises:
             CaseError: The candidate failed.
         """
-        return self._run([draw.inputs for draw in draws], hot=hot, flush=flush, look=None)
+        return self._run([draw.inputs for draw in draws], flush=flush, look=None)
 
     def run_stopped(
         self,
@@ -80,7 +79,7 @@ class Shared:
         interruptions: Interruptions,
         *,
         after_ns: int,
-        hot: bool,
+        threads: int,
         flush: Callable[[], None],
     ) -> list[list[Tensor]]:
         """Stop a pass in the middle and change the inputs of calls to come; return copies of its outputs at the end.
@@ -88,8 +87,8 @@ class Shared:
         Args:
             given: To each call; those to come are exchanged.
             interruptions: Says what is changed.
-            after_ns: Processor time before the stop.
-            hot: As in ``run``.
+            after_ns: Processor time before the stop, of each thread.
+            threads: Of the point.
             flush: As in ``run``.
 
         Raises:
@@ -101,12 +100,12 @@ class Shared:
                 # Weights stay: they were packed before.
                 self._write(number, inputs[: self._num_varied])
 
-        look = Look(after_ns=after_ns, take=change)
-        _, outputs = self._run([one.draw.inputs for one in given], hot=hot, flush=flush, look=look)
+        look = Look(after_ns=after_ns, all_after_ns=after_ns * threads, take=change)
+        _, outputs = self._run([one.draw.inputs for one in given], flush=flush, look=look)
         return outputs
 
     def _run(
-        self, inputs: Sequence[Sequence[Tensor]], *, hot: bool, flush: Callable[[], None], look: Look | None
+        self, inputs: Sequence[Sequence[Tensor]], *, flush: Callable[[], None], look: Look | None
     ) -> tuple[TimedCall, list[list[Tensor]]]:
         for views, tensors in zip(self._inputs, inputs, strict=True):
             for view, tensor in zip(views[self._num_varied :], tensors[self._num_varied :], strict=True):
@@ -126,7 +125,7 @@ class Shared:
             copies.extend([output.clone() for output in outputs] for outputs in self._outputs)
 
         limit = self._point.timeout_s
-        call = self._process.timed_call(hot=hot, timeout_s=limit, fill=fill, take=take, look=look)
+        call = self._process.timed_call(timeout_s=limit, fill=fill, take=take, look=look)
         return call, copies
 
     def _write(self, number: int, varied: Sequence[Tensor]) -> None:
@@ -213,7 +212,7 @@ class SandboxedCandidate(Candidate):
 
     def _empty_pass(self, draws: Sequence[Draw]) -> None:
         try:
-            call, _ = self._empty.run(draws, hot=self.hot, flush=self._evict)
+            call, _ = self._empty.run(draws, flush=self._evict)
         except CaseError as error:
             raise CaseError("infrastructure", f"the empty candidate: {error.reason}") from error
         self.handover.add(call.wall_ns, call.cpu_ns)
@@ -229,7 +228,7 @@ class SandboxedCandidate(Candidate):
             self._interrupt()
         draws = [self._draw() for _ in range(self.num_sets)]
         self._empty_pass(draws)
-        call, outputs = self._shared.run(draws, hot=self.hot, flush=self._evict)
+        call, outputs = self._shared.run(draws, flush=self._evict)
         for draw, found in zip(draws, outputs, strict=True):
             self._note(Given(draw=draw).judged(self.point, found))
         self.cpu_ns.append(call.cpu_ns)
@@ -247,10 +246,11 @@ class SandboxedCandidate(Candidate):
         before = given.copy()
         _, handover_ns = self.handover.recent()
         # The kernel counts the first thread; the others compute at the same time.
-        pass_ns = median([float(ns) for ns in self.cpu_ns]) / int(self.block.params["threads"])
+        threads = int(self.block.params["threads"])
+        pass_ns = median([float(ns) for ns in self.cpu_ns]) / threads
         after_ns = self.interruptions.moment_ns(handover_ns, pass_ns)
         outputs = self._shared.run_stopped(
-            given, self.interruptions, after_ns=after_ns, hot=self.hot, flush=self._evict
+            given, self.interruptions, after_ns=after_ns, threads=threads, flush=self._evict
         )
         for number, (one, old, found) in enumerate(zip(given, before, outputs, strict=True)):
             if one is not old and old.judged(self.point, found).passed:

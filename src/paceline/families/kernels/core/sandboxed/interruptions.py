@@ -18,6 +18,7 @@ from torch import Tensor
 from paceline.families.kernels.core.operators import Draw, Variation, expected_of
 from paceline.families.kernels.core.oracle import Check, judge
 from paceline.families.kernels.core.point import Point
+from paceline.worker.session import CaseError
 
 STOPS = 5
 """Passes of a point that are stopped while calls are still to come."""
@@ -92,9 +93,14 @@ class Interruptions:
 
         Returns:
             For the number of each call to come: its new inputs, those that are no weights.
+
+        Raises:
+            CaseError: A call has written that comes after one which is not done: an output says nothing of how far the
+                pass is where it was only touched.
         """
         self.num_passes += 1
         begun = [i for i, tensors in enumerate(outputs) if not all(_is_untouched(t) for t in tensors)]
+        self._require_done(given, outputs, begun[-1] if begun else 0)
         # The first that has not written may be under way.
         first = (begun[-1] + 1 if begun else 0) + 1
         if first >= self._num_calls:
@@ -103,6 +109,13 @@ class Interruptions:
         # Before the first output a stop may have come before the first call.
         self.num_telling += bool(begun)
         return {number: self._exchanged(given, number) for number in range(first, self._num_calls)}
+
+    def _require_done(self, given: Sequence[Given], outputs: Sequence[Sequence[Tensor]], number: int) -> None:
+        """Make sure that all calls before one have returned with their results."""
+        for earlier in range(number):
+            if not given[earlier].judged(self._point, outputs[earlier]).passed:
+                reason = f"call {earlier + 1} was not done when call {number + 1} had written"
+                raise CaseError("incorrect", f"calls of a pass are computed together: {reason}")
 
     def _exchanged(self, given: list[Given], number: int) -> list[Tensor]:
         if not self._variations:

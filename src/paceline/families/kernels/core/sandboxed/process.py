@@ -13,10 +13,9 @@ from typing import Any
 
 from paceline.families.kernels.core.timing_process.client import TimingProcess
 from paceline.worker.channel import ChannelClosedError
-from paceline.worker.sandbox import stopping
+from paceline.worker.sandbox import processor_timer, stopping
 from paceline.worker.sandbox.bubblewrap import Mounted
 from paceline.worker.sandbox.channel import ForeignAnswerError
-from paceline.worker.sandbox.processor_timer import ProcessorTimer
 from paceline.worker.sandbox.running import Sandbox
 from paceline.worker.session import Case, CaseError
 
@@ -30,7 +29,7 @@ ENDS = frozenset({"incorrect", "refused", "unsupported", "crashed", "out_of_memo
 """What a candidate may say of its own end."""
 KEPT_VARIABLES = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "NUMEXPR_", "TORCH_CPU_")
 """Beginnings of the names of variables by which libraries compute; a shipped technique has the same."""
-POLL_S = 0.0005
+POLL_S = 0.00005
 MEMORY_SHARE = 2
 """Without a limit of the runner's a candidate may have this part of the machine's memory."""
 
@@ -50,7 +49,9 @@ class Look:
     """A stop in the middle of a candidate's calls."""
 
     after_ns: int
-    """Processor time of its first thread since it was let go."""
+    """Processor time of any of its threads since it was let go."""
+    all_after_ns: int
+    """That of all of its threads together: some may be new."""
     take: Callable[[], None]
     """Looks at its memory, or changes it; nothing of the candidate's runs meanwhile."""
 
@@ -94,6 +95,21 @@ class SandboxedProcess(TimingProcess):
             raise CaseError("incorrect", "an input was changed")
         return reply
 
+    def configure(self, config: dict[str, Any], *, timeout_s: float) -> None:
+        """Say what is to be computed; from its answer on the judge hears of each process that is to be started there.
+
+        Raises:
+            CaseError: It could not be started.
+        """
+        self.sandbox.channel.send({"do": "config", **config})
+        try:
+            self.sandbox.channel.receive_starts(timeout_s)
+        except TimeoutError as error:
+            self.end()
+            raise CaseError("timeout", f"no answer within {timeout_s:g} s to 'config'") from error
+        except ChannelClosedError as error:
+            raise CaseError(*self._obituary(self.end(), "config")) from error
+
     def end(self) -> int | None:
         """End the sandbox; the candidate's exit code where it ended itself, or None."""
         if not self.ended:
@@ -103,7 +119,6 @@ class SandboxedProcess(TimingProcess):
     def timed_call(
         self,
         *,
-        hot: bool,
         timeout_s: float,
         fill: Callable[[], None],
         take: Callable[[], None],
@@ -112,21 +127,22 @@ class SandboxedProcess(TimingProcess):
         """Stop the candidate, fill its memory, let it compute, stop it again, and take what it has left.
 
         Args:
-            hot: Whether it reads its tensors before it computes, within the time, as an empty candidate does.
             timeout_s: For the answer.
             fill: Writes inputs and poisons outputs; nothing of the candidate's runs meanwhile.
             take: Copies outputs; nothing of the candidate's runs meanwhile.
             look: Stops it in the middle, too; the time by the judge's clock then says nothing.
 
         Raises:
-            CaseError: It failed, died, did not answer in time, or has another process running; the process is gone.
+            CaseError: It failed, died, did not answer in time, has another process running or started one; it is gone.
         """
         try:
             stopping.stop(self.pid)
             self._alone()
             fill()
             cpu_ns = stopping.cpu_ns(self.pid)
-            wall_ns = self._let_go({"do": "call", "hot": hot}, timeout_s, look)
+            self.sandbox.channel.is_timing = True
+            wall_ns = self._let_go({"do": "call"}, timeout_s, look)
+            self.sandbox.channel.is_timing = False
             cpu_ns = stopping.cpu_ns(self.pid) - cpu_ns
             self._alone()
             take()
@@ -146,10 +162,10 @@ class SandboxedProcess(TimingProcess):
             # Nobody reads it yet: the clock starts with the candidate.
             self._channel.send(message)
             start = _perf_ns()
-            timer = None if look is None else _timer(self.pid, look.after_ns)
+            timers = None if look is None else _timers(self.pid, look.after_ns)
             stopping.go_on(self.pid)
             if look is not None:
-                self._look(look, timer)
+                self._look(look, timers)
             reply, _ = self._channel.receive(timeout_s)
             stopping.stop(self.pid)
             # Whatever a thread writes after the answer was sent is within the time; after this nothing is written.
@@ -163,16 +179,18 @@ class SandboxedProcess(TimingProcess):
             raise _admitted(failed)
         return wall_ns
 
-    def _look(self, look: Look, timer: ProcessorTimer | None) -> None:
+    def _look(self, look: Look, timers: contextlib.ExitStack | None) -> None:
         """Wait until the candidate is stopped in the middle, look at its memory, and let it go on."""
-        if timer is None:
+        if timers is None:
             # Asleep and not spinning: who wakes up gets a core soon, on a busy machine too.
             time.sleep(look.after_ns * 1e-9)
         else:
             # Closed before it goes on, lest it be stopped again.
-            with contextlib.closing(timer):
-                while not self._channel.has_message(POLL_S) and not stopping.is_stopped(self.pid):
-                    pass
+            before_ns = stopping.cpu_ns(self.pid)
+            with timers:
+                while not (self._channel.has_message(POLL_S) or stopping.is_stopped(self.pid)):
+                    if stopping.cpu_ns(self.pid) - before_ns >= look.all_after_ns:
+                        break
         stopping.stop(self.pid)
         look.take()
         stopping.go_on(self.pid)
@@ -187,9 +205,9 @@ class SandboxedProcess(TimingProcess):
             raise CaseError("refused", "a process of its own lives while calls are timed")
 
 
-def _timer(pid: int, after_ns: int) -> ProcessorTimer | None:
+def _timers(pid: int, after_ns: int) -> contextlib.ExitStack | None:
     try:
-        return ProcessorTimer(pid, after_ns)
+        return processor_timer.of_each_thread(pid, after_ns)
     except OSError:
         # In a container that may not count: the judge's own clock, by which fewer stops tell something.
         return None
@@ -247,7 +265,7 @@ def start(
     }
     found = SandboxedProcess(kind, {**config, "job": str(Path.cwd())}, log)
     try:
-        found.ask({"do": "config", **config}, timeout_s=timeout_s)
+        found.configure(config, timeout_s=timeout_s)
         found.ask({"do": "load", **load}, timeout_s=timeout_s)
     except CaseError:
         found.end()

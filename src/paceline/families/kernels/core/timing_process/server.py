@@ -101,7 +101,7 @@ class TimedTechnique:
     """Whether a technique may import and use what it likes."""
 
     def __init__(self, config: dict[str, Any], guard: Guard | None = None) -> None:
-        self.guard = guard or Guard(all_loaded())
+        self.guard = guard or Guard(all_loaded(), threads=True)
         self.config = config
         self.device = torch.device(config["device"])
         self.compiles = False
