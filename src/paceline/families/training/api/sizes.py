@@ -144,8 +144,14 @@ def num_symbols(size: Size, data: str) -> int:
     return max(size.symbols, vocabulary(data))
 
 
+UNKNOWN = Size(layers=0, width=0, heads=1)
+"""Of a user's own module, of which no dimensions are known."""
+
+
 def size_of(params: Mapping[str, object]) -> Size:
-    """Return the dimensions of a point's model."""
+    """Return the dimensions of a point's model; ``UNKNOWN`` where it is the user's own."""
+    if params.get("model") is not None:
+        return UNKNOWN
     size, kv_heads = SIZES[str(params["size"])], params.get("kv_heads")
     return replace(
         size,

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from paceline.families.training.api.own import layers_of
 from paceline.families.training.api.replica import Comm
 from paceline.worker.session import UnsupportedError
 from paceline.worker.transport import TorchTransport
@@ -80,7 +81,7 @@ def fully_sharded(model: nn.Module, comm: Comm, *, reshard: bool) -> None:
     kind = next(model.parameters()).device.type
     mesh = DeviceMesh.from_group(transport.group, kind)
     # Layers first: the root is left with what no layer has, the embedding and the last norm.
-    for part in (*model.get_submodule("layers").children(), model):
+    for part in (*layers_of(model), model):
         # reshard is passed to the root as well: by default the library keeps it whole until backward.
         sharded: Any = fully_shard(part, mesh=mesh, reshard_after_forward=reshard)
         # Otherwise collectives would bypass Comm: no count, no trace, no name in a hang report.
