@@ -165,7 +165,7 @@ def scalar(found: Any) -> Tensor:
     elif not isinstance(found, Tensor):
         loss = getattr(found, "loss", None)
     if not isinstance(loss, Tensor):
-        raise LossError(f"a {type(found).__name__} without a tensor 'loss'")
+        raise LossError(f"an object of type {type(found).__name__} without a tensor 'loss'")
     if loss.numel() != 1:
         raise LossError(f"a tensor of shape {list(loss.shape)}")
     return loss.reshape(())

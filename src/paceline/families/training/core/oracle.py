@@ -142,7 +142,7 @@ def digest(weights: Sequence[Tensor]) -> str:
     """Return a digest of weights, bit for bit."""
     found = hashlib.sha256()
     for weight in weights:
-        found.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        found.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
 
 

@@ -19,7 +19,7 @@ from paceline.families.training.core import oracle
 from paceline.families.training.core.own_data import OwnData, digest_of
 from paceline.families.training.core.own_loading import load_named
 from paceline.families.training.core.own_setting import OwnSetting, workload_of
-from paceline.families.training.core.parameters import OWN_MODEL
+from paceline.families.training.core.parameters import OWN_LOSS, OWN_MODEL
 from paceline.families.training.core.setting import Setting, widened
 from paceline.worker.session import Block, CaseError, Session
 
@@ -57,7 +57,7 @@ def own_setting(session: Session, block: Block, setting: Setting) -> OwnSetting:
     # Agreed on: a rank alone that draws would train on other numbers than the process beside it.
     draws = [
         text == "draws"
-        for text in session.control.gather_text(session.on_all_ranks(lambda: _draws(own, session)))
+        for text in session.control.gather_text(session.on_all_ranks(lambda: _draws(own, session, block)))
     ]
     return replace(own, own=replace(workload, draws=any(draws)))
 
@@ -109,30 +109,33 @@ def _checked_model(own: OwnSetting) -> nn.Module:
     return module
 
 
-def _draws(own: OwnSetting, session: Session) -> str:
+def _draws(own: OwnSetting, session: Session, block: Block) -> str:
     """Run a step of one rank's batch, and return whether the module draws random numbers in it.
 
     Raises:
         CaseError: ``invalid``: it fails, or gives no loss of weights, batch and random numbers alone.
     """
-    model, key = own.model(), OWN_MODEL if own.own.loss is None or own.data is None else "loss"
+    model, key, text = own.model(), OWN_MODEL, own.own.model.text
+    if own.data is not None and block.params[OWN_LOSS] is not None:
+        key, text = OWN_LOSS, str(block.params[OWN_LOSS])
     batch = on_device(own.batch(0, own.rows(session.rank, session.world_size)), own.device)
-    text = own.own.model.text
     try:
         loss = loss_of(model, batch)
     except LossError as error:
         wanted = "a number as a tensor, or an output with such a 'loss'"
         fix = "; name a loss function: loss: FILE.py:NAME" if own.own.loss is None else ""
-        raise CaseError("invalid", f"{key}: of {text} came {error}; expected: {wanted}{fix}") from error
+        raise CaseError("invalid", f"{key}: {text} returned {error}; expected: {wanted}{fix}") from error
     except Exception as error:
         raise own.own.model.failure(error, "was given its first batch and") from error
     if not math.isfinite(float(loss.detach())):
         raise CaseError(
-            "invalid", f"{key}: the first loss is {float(loss.detach())}; expected: a finite number"
+            "invalid",
+            f"{key}: {text} gives {float(loss.detach())} as the first loss; expected: a finite number",
         )
     if not loss.requires_grad:
         raise CaseError(
-            "invalid", f"{key}: the loss has no gradient; expected: one that is computed from parameters"
+            "invalid",
+            f"{key}: {text} gives a loss without a gradient; expected: one that is computed from parameters",
         )
     first = _gradients(model, batch, own)
     if _same(first, _gradients(model, batch, own), own.device):

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from paceline.families.training.api.own import OwnBatch
+from paceline.families.training.core.own_generators import Generators, mixed
 from paceline.families.training.core.own_loading import Named
 from paceline.worker.session import CaseError
 
@@ -38,7 +39,7 @@ class Stream:
     """One rank's batches under one seed, those kept that were drawn."""
 
     source: Any
-    where: str
+    drawn: Generators
     batches: list[OwnBatch] = field(default_factory=list)
     iterator: Iterator[Any] | None = None
     epoch: int = 0
@@ -91,8 +92,7 @@ class OwnData:
                     f"gave samples {found.shapes} in {where}, and {self.shapes} before",
                     "one shape in all batches",
                 )
-            drawn = (seed << 20) + number * self.batch_size + rank
-            seeds = torch.arange(rows, dtype=torch.int64) * self.world_size + drawn % (1 << 62)
+            seeds = torch.arange(rows, dtype=torch.int64) + mixed(seed, number, rank)
             stream.batches.append(OwnBatch(content=found.content, seeds=seeds))
         return stream.batches[step]
 
@@ -128,10 +128,10 @@ class OwnData:
                 "returns a loader and does not take 'split'",
                 f"an argument split, which is '{TRAIN}' or '{HELD_OUT}': what is judged may not be trained on",
             )
-        stream, parts, have = Stream(source, "held-out data"), [], 0
+        stream, parts, have = Stream(source, Generators(seed)), [], 0
         while have < count:
             part = self._batch(
-                self._next(stream, f"after {have} of eval_batch {count} held-out samples"), "held-out data"
+                self._next(stream, f"held-out sample {have + 1} of {count} (eval_batch)"), "held-out data"
             )
             parts.append(part)
             have += len(part)
@@ -151,9 +151,8 @@ class OwnData:
     def _stream(self, seed: int, rank: int, rows: int) -> Stream:
         key = (seed, rank)
         if key not in self._streams:
-            self._streams[key] = Stream(
-                self._source(rank, self.world_size, seed, rows, TRAIN), f"rank {rank}"
-            )
+            source = self._source(rank, self.world_size, seed, rows, TRAIN)
+            self._streams[key] = Stream(source, Generators(mixed(seed, rank)))
         self._streams.move_to_end(key)
         # Those of a run's own steps, and of one proof beside: older ones are drawn again if they are asked for.
         while len(self._streams) > 2 * self.world_size + 1:
@@ -169,8 +168,7 @@ class OwnData:
         key = tuple(taken.items())
         if key in self._sources:
             return self._sources[key]
-        with torch.random.fork_rng([]):
-            torch.manual_seed(seed % (1 << 63))
+        with Generators(seed):
             source = self.factory.called(taken)
         if _holds_samples(source):
             self._sources[key] = source  # samples are drawn here, so that one object serves all seeds
@@ -178,7 +176,8 @@ class OwnData:
             source = DataLoader(source, batch_size=rows, drop_last=True)
         elif isinstance(source, Tensor | str | bytes | Mapping) or not hasattr(source, "__iter__"):
             self.refuse(
-                f"returned a {type(source).__name__}", f"an iterable of {BATCHES}; or a dataset of samples"
+                f"returned an object of type {type(source).__name__}",
+                f"an iterable of {BATCHES}; or a dataset of samples",
             )
         return source
 
@@ -198,7 +197,8 @@ class OwnData:
         if not splits:
             chosen = chosen + chosen // (share - 1) + 1  # every tenth, from the first on, is held out
         try:
-            return default_collate([source[int(i)] for i in chosen])
+            with Generators(mixed(seed, rank, number)):
+                return default_collate([source[int(i)] for i in chosen])
         except Exception as error:
             raise self.factory.failure(error, "gave a sample that") from error
 
@@ -209,18 +209,19 @@ class OwnData:
             CaseError: ``invalid``: it ended for good, or raised.
         """
         try:
-            for _ in range(2):
-                if stream.iterator is None:
-                    stream.iterator = iter(stream.source)
-                for batch in stream.iterator:
-                    return batch
-                if stream.iterator is stream.source:
-                    break
-                stream.iterator, stream.epoch = None, stream.epoch + 1
-                # as loaders over ranks' samples want it, so that each pass has an order of its own
-                set_epoch = getattr(getattr(stream.source, "sampler", None), "set_epoch", None)
-                if set_epoch is not None:
-                    set_epoch(stream.epoch)
+            with stream.drawn:
+                for _ in range(2):
+                    if stream.iterator is None:
+                        stream.iterator = iter(stream.source)
+                    for batch in stream.iterator:
+                        return batch
+                    if stream.iterator is stream.source:
+                        break
+                    stream.iterator, stream.epoch = None, stream.epoch + 1
+                    # as loaders over ranks' samples want it, so that each pass has an order of its own
+                    set_epoch = getattr(getattr(stream.source, "sampler", None), "set_epoch", None)
+                    if set_epoch is not None:
+                        set_epoch(stream.epoch)
         except Exception as error:
             raise self.factory.failure(error, f"was asked for {where} and") from error
         self.refuse(
@@ -233,7 +234,7 @@ class OwnData:
         leaves = tree_leaves(content)
         other = next((x for x in leaves if not isinstance(x, Tensor) or not x.dim()), None)
         if not leaves or other is not None:
-            shown = "nothing" if not leaves else f"a {type(other).__name__}"
+            shown = "nothing" if not leaves else f"an object of type {type(other).__name__}"
             self.refuse(f"gave {shown} in {where}", BATCHES)
         counts = sorted({len(x) for x in leaves})
         if len(counts) > 1:

@@ -106,7 +106,11 @@ def load_named(key: str, params: Mapping[str, Any], job: Path | None = None) -> 
     found: Any = getattr(module, place["name"], None)
     named = Named(key=key, text=text, object=found, folder=Path(index["folder"]), files=files)
     if not callable(found):
-        what = f"is a {type(found).__name__}" if hasattr(module, place["name"]) else "is not there"
+        what = (
+            f"is an object of type {type(found).__name__}"
+            if hasattr(module, place["name"])
+            else "is not there"
+        )
         named.refuse(what, "a function or class")
     return named
 

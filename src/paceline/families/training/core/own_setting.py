@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from paceline.families.training.api.own import Loss, OwnModel, handed_on
 from paceline.families.training.core.own_data import OwnData
+from paceline.families.training.core.own_generators import Generators
 from paceline.families.training.core.own_loading import Named, load_named
 from paceline.families.training.core.parameters import FLOAT32, OWN_LOSS, OWN_MODEL
 from paceline.families.training.core.setting import TORCH_DTYPES, Setting
@@ -35,11 +36,10 @@ class OwnWorkload:
         Raises:
             CaseError: ``invalid``: the factory failed, or returned something else.
         """
-        with torch.random.fork_rng([]), torch.device(device):
-            torch.manual_seed(seed % (1 << 63))
+        with Generators(seed), torch.device(device):
             found = self.model.called({"seed": seed % (1 << 31), "folder": self.model.folder, **offered})
         if not isinstance(found, nn.Module):
-            self.model.refuse(f"returned a {type(found).__name__}", "a torch.nn.Module")
+            self.model.refuse(f"returned an object of type {type(found).__name__}", "a torch.nn.Module")
         module: nn.Module = found.to(device)
         return module
 

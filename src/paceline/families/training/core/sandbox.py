@@ -207,7 +207,7 @@ def _bits(parameter: Tensor) -> Tensor:
     part = local_part(parameter).detach()
     if part.numel() and not part.untyped_storage().nbytes():
         return torch.empty(0, dtype=torch.uint8)
-    return part.contiguous().view(torch.uint8)
+    return part.contiguous().reshape(-1).view(torch.uint8)
 
 
 def _alike(left: Tensor, right: Tensor) -> bool:
