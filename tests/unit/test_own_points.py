@@ -20,6 +20,8 @@ from paceline.spec import content
 from paceline.spec.plan import Plan, Selection, make_plan
 from paceline.spec.profile import load_runner
 from paceline.spec.suite import Suite
+from paceline.spec.suite_file import load_suite
+from paceline.workflows.footprints import needs_of
 
 SUITE = """\
 suite: training/mine
@@ -222,3 +224,16 @@ def test_a_record_writes_nothing_beside_the_suites_folder(folder: Path, tmp_path
     files, missing = write_code(run_with(suite, facts), suite.name, tmp_path / "again")
     assert files == []
     assert len(missing) == 3
+
+
+def test_nobody_foretells_the_memory_or_the_time_of_a_model_of_ones_own(folder: Path) -> None:
+    plan = planned(load(folder, text=SUITE))
+    assert needs_of(plan) == []
+    assert load_family("training").estimate_s(plan.blocks[0]["params"]) is None
+
+
+def test_the_pages_example_is_a_suite() -> None:
+    suite = load_suite(Path(__file__).parents[2] / "docs" / "examples" / "training" / "network.yaml")
+    plan = planned(suite)
+    assert plan.num_cases == 3
+    assert not plan.data["skipped"]

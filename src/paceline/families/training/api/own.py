@@ -93,17 +93,17 @@ class OwnModel(nn.Module):
         """Return the mean loss of a batch; of sequences of symbols, (B, T), the logits, (B, T, V)."""
         if not isinstance(batch, OwnBatch):
             with self._rounding(batch.device):
-                logits: Tensor = (self.compiled or self.inner)(batch)
+                logits: Tensor = self._call(batch)
             return logits.float()
         with self._drawing(batch), self._rounding(first_tensor(batch).device):
             return scalar(self._called(batch.content)).float()
 
     def compile_layers(self) -> None:
         """Compile the module as a whole, for the shapes that it meets."""
-        self.compiled = torch.compile(self.inner, dynamic=False)
+        self.compiled = torch.compile(self.inner.forward, dynamic=False)
 
     def _called(self, content: Any) -> Any:
-        call = self.compiled or self.inner
+        call = self._call
         if isinstance(content, Mapping):
             output = call(**content)
             return output if self.loss is None else self.loss(output, content)
@@ -113,6 +113,10 @@ class OwnModel(nn.Module):
         if self.loss is None:
             return call(*content)
         return self.loss(call(*content[:-1]), content[-1])
+
+    @property
+    def _call(self) -> Callable[..., Any]:
+        return self.inner if self.compiled is None else self.compiled
 
     def _rounding(self, device: torch.device) -> AbstractContextManager[Any]:
         return torch.autocast(device.type, dtype=self.narrow, enabled=self.narrow is not None)

@@ -60,8 +60,10 @@ def completed(params: Params, given: Collection[str]) -> Params:
     return found
 
 
-def footprint(params: Params, module: str, options: Mapping[str, Any]) -> Footprint:
-    """Return what a rank needs; see ``Foretell``."""
+def footprint(params: Params, module: str, options: Mapping[str, Any]) -> Footprint | None:
+    """Return what a rank needs, None with a model of one's own; see ``Foretell``."""
+    if params[OWN_MODEL] is not None:
+        return None  # it is made where it runs, by code that the control plane does not import
     from paceline.families.training.core.footprint import footprint as foretold  # noqa: PLC0415 - needs torch
 
     return foretold(params, module, options)
