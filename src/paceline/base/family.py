@@ -53,7 +53,8 @@ class Parameter:
     """Operations for which the parameter exists; empty means all."""
     minimum: float | None = None
     form: Callable[[str], str | None] | None = None
-    """Says what is wrong with a text, whatever the other parameters are; None where nothing is."""
+    """Says what is wrong with a text, whatever the other parameters are; None where nothing is. Of a choice: with a
+    text that is none of them."""
     is_code: Callable[[str], bool] | None = None
     """Tells whether a text names an object in a file of the user's (``own_code``), whose files go with the plan."""
 
@@ -89,6 +90,10 @@ class Parameter:
             case "choice":
                 if value in self.choices:
                     return str(value)
+                if self.form is not None and isinstance(value, str):
+                    if (wrong := self.form(value)) is None:
+                        return value
+                    raise ValueError(wrong)
                 raise ValueError(f"'{value}' is not a legal {self.name}")
             case "flag":
                 if isinstance(value, bool):

@@ -53,7 +53,7 @@ def with_code(suite: Suite, params: dict[str, Scalar]) -> dict[str, Scalar]:
         code = code_of(suite, params)
     except UserError as error:
         raise UserError(
-            error.what, where=_where(suite, error.where or ""), expected=error.expected, fix=error.fix
+            error.what, where=place_of(suite, error.where or ""), expected=error.expected, fix=error.fix
         ) from error
     if SOURCES not in params:
         return params
@@ -61,14 +61,15 @@ def with_code(suite: Suite, params: dict[str, Scalar]) -> dict[str, Scalar]:
     if stated is not None and stated != now:
         raise UserError(
             f"the code is {now or 'none'}, not {stated}",
-            where=_where(suite, SOURCES),
+            where=place_of(suite, SOURCES),
             expected="the digest of the files as they are",
             fix=f"put the files back, or write {SOURCES}: {now}" if now else f"leave {SOURCES} out",
         )
     return {**params, SOURCES: now}
 
 
-def _where(suite: Suite, key: str) -> str:
+def place_of(suite: Suite, key: str) -> str:
+    """Return where a suite names a parameter, or its workload where it does not."""
     for at in (("workload", key), ("matrix", key)):
         if at in suite.located.lines:
             return suite.located.where(at)

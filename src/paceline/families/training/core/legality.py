@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from paceline.base.counting import number_of
 from paceline.base.family import Params
 from paceline.families.training.api.sizes import SYNTHETIC, num_symbols, size_of
+from paceline.families.training.core.configuration import HUB
 from paceline.families.training.core.metrics import flops_per_token
 from paceline.families.training.core.parameters import OWN_MODEL, is_own_data, wrong_data
 
@@ -40,6 +41,8 @@ def problems(
     rows = batch if whole_batch else batch // ranks
     if not whole_batch and batch % ranks:
         found.append(f"batch {batch} cannot be split between {number_of(ranks, 'rank')}")
+    if str(params["size"]).startswith(HUB):
+        return [f"size {params['size']} is of a published kind, which only data_parallel trains"]
     size = size_of(params)
     if size.heads % size.num_kv_heads:
         found.append(

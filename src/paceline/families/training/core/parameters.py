@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from paceline.base.family import Parameter, Scalar
-from paceline.base.own_code import is_reference
+from paceline.base.own_code import DIGITS, is_reference
 from paceline.families.training.api.sizes import DIALECTS, MARKOV, SIZES
+from paceline.families.training.core.configuration import wrong_size
 
 FLOAT32, EAGER = "float32", "eager"
 NONE = "none"
@@ -40,6 +41,12 @@ def is_own_data(data: str) -> bool:
 def wrong_reference(text: str) -> str | None:
     """Say what is wrong with the name of somebody's own object; None where nothing is."""
     return None if is_reference(text) else f"'{text}' is not of the form FILE.py:NAME or MODULE:NAME"
+
+
+def wrong_digest(text: str) -> str | None:
+    """Say what is wrong with a digest of files; None where nothing is."""
+    fits = len(text) == DIGITS and set(text) <= set("0123456789abcdef")
+    return None if fits else f"'{text}' is no digest: {DIGITS} hexadecimal digits, in quotes"
 
 
 def shift_of(text: str) -> float | None:
@@ -76,12 +83,21 @@ OWN: tuple[Parameter, ...] = (
         doc="Digest of the files that these names bring along. A plan fills it in; a suite that states it holds them "
         "to it.",
         default=None,
+        form=wrong_digest,
     ),
 )
 """A model and data of the user's own."""
 
 MODEL: tuple[Parameter, ...] = (
-    Parameter(name="size", kind="choice", doc="Size of the model.", default="tiny", choices=tuple(SIZES)),
+    Parameter(
+        name="size",
+        kind="choice",
+        doc="Size of the model. In data_parallel also hf:FOLDER, the shape in a config.json of Llama's or Qwen2's kind "
+        "(no weights), and one that is written out, shape:L12-d768-h12-kv4-ff2048-v32000.",
+        default="tiny",
+        choices=tuple(SIZES),
+        form=wrong_size,
+    ),
 )
 
 KV_HEADS = Parameter(

@@ -8,6 +8,7 @@ from typing import Any
 from paceline.base.family import Params
 from paceline.base.footprint import Footprint
 from paceline.base.operation import Operation
+from paceline.families.training.core.configuration import written_out
 from paceline.families.training.core.legality import estimate_s, number, problems
 from paceline.families.training.core.metrics import DERIVED
 from paceline.families.training.core.parameters import NONE, ONE_PART, OWN_LOSS, OWN_MODEL, is_own_data
@@ -49,10 +50,17 @@ def own_problems(params: Params) -> list[str]:
 
 
 def completed(params: Params, given: Collection[str]) -> Params:
-    """Return a point without a size where the model is one's own, and with samples as tokens where the data is."""
-    if params[OWN_MODEL] is None:
-        return params
+    """Return a point without a size where the model is one's own, and with samples as tokens where the data is.
+
+    A size in a folder is written out.
+
+    Raises:
+        UserError: It cannot be read.
+    """
     found = dict(params)
+    if params[OWN_MODEL] is None:
+        found["size"] = written_out(str(params["size"]))
+        return found
     if "size" not in given:
         found["size"] = None
     if "context" not in given and is_own_data(str(params["data"])):
