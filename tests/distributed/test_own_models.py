@@ -140,6 +140,15 @@ def test_wrong_techniques_are_found_wrong_on_it(technique: str, tmp_path: Path) 
     assert "beside one process on the whole batch" in str(wrong[1])
 
 
+def test_what_can_be_trained_is_measured_beside_what_cannot(tmp_path: Path) -> None:
+    text = SUITE.replace("  model: net.py:make_model\n", "").replace(", fsdp]", "]")
+    found = measured(
+        tmp_path, text.replace("ranks: [2]", "ranks: [2], model: [net.py:make_model, net.py:wrong]")
+    )
+    statuses = {(m.params["model"], m.status) for m in found.measurements}
+    assert statuses == {("net.py:make_model", "ok"), ("net.py:wrong", "invalid")}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -34,14 +34,14 @@ def test_what_a_file_imports_from_beside_it_goes_along_and_nothing_else(folder: 
     found = find_code({"model": "net.py:make"}, folder)
     names = {"net.py", "layers.py", "late.py", "helpers/__init__.py", "helpers/more.py", "helpers/other.py"}
     assert set(found.files) == {f"0/{name}" for name in names}
-    place = found.places["model"]
+    place = found.places["net.py:make"]
     assert (place.module, place.name, place.root) == ("net", "make", "0")
 
 
 def test_files_in_two_folders_are_imported_each_from_its_own(folder: Path) -> None:
     found = find_code({"data": "layers:nothing", "model": "models/small.py:make"}, folder)
     assert set(found.files) == {"0/layers.py", "1/small.py", "1/parts.py"}
-    assert found.places["model"].root == "1"
+    assert found.places["models/small.py:make"].root == "1"
 
 
 def test_the_digest_changes_with_any_of_the_files_and_with_nothing_else(folder: Path) -> None:
@@ -55,7 +55,7 @@ def test_the_digest_changes_with_any_of_the_files_and_with_nothing_else(folder: 
 def test_an_installed_module_is_named_and_not_copied(tmp_path: Path) -> None:
     found = find_code({"loss": "json.decoder:JSONDecoder"}, tmp_path)
     assert set(found.files) == {f"{INSTALLED}json.decoder"}
-    assert found.places["loss"].root is None
+    assert found.places["json.decoder:JSONDecoder"].root is None
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_what_is_not_found_is_said_with_what_would_be(
 
 def test_what_a_star_import_brings_nobody_can_refuse(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("from torch.nn import *\n")
-    assert find_code({"model": "net.py:Linear"}, tmp_path).places["model"].name == "Linear"
+    assert find_code({"model": "net.py:Linear"}, tmp_path).places["net.py:Linear"].name == "Linear"
 
 
 def test_too_many_files_are_refused(tmp_path: Path) -> None:

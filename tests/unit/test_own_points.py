@@ -156,11 +156,24 @@ def test_a_job_holds_the_code_and_says_where_it_is(folder: Path, tmp_path: Path)
     assert (own / "0" / "net.py").read_text() == NET
     assert (own / "0" / "parts.py").is_file()
     index = json.loads((own / "index.json").read_text())
-    assert index["places"]["model"] == {"module": "net", "name": "make", "root": "0"}
+    assert index["places"]["net.py:make"] == {"module": "net", "name": "make", "root": "0"}
     assert index["folder"] == str(folder)
     assert any(
         name.endswith("net.py") for name in json.loads((tmp_path / "job" / "job.json").read_text())["files"]
     )
+
+
+def test_points_that_name_other_objects_in_the_same_files_find_each_their_own(
+    folder: Path, tmp_path: Path
+) -> None:
+    changes = (("model: net.py:make, ", ""), ("ranks: [2]", "ranks: [2], model: [net.py:make, net.py:other]"))
+    (folder / "net.py").write_text(f"{NET}def other(): ...\n")
+    suite = load(folder, *changes, text=SUITE)
+    plan = planned(suite)
+    (digest,) = {block["params"]["sources"] for block in plan.blocks}
+    build_job(tmp_path / "job", plan, [suite], {"run_id": "x", "plan_sha256": plan.sha256})
+    places = json.loads((tmp_path / "job" / "own" / digest / "index.json").read_text())["places"]
+    assert {places[f"net.py:{name}"]["name"] for name in ("make", "other")} == {"make", "other"}
 
 
 def run_with(suite: Suite, facts: dict[str, Any]) -> Run:

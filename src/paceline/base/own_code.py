@@ -38,10 +38,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnCode:
-    """What the parameters of a point name."""
+    """What the parameters of a point, or of several with the same files, name."""
 
     places: Mapping[str, Place]
-    """By parameter."""
+    """By ``MODULE:NAME``."""
     files: Mapping[str, Path]
     """By their place among the copied files; an installed module's under ``installed/``, which is not copied."""
 
@@ -59,7 +59,9 @@ class OwnCode:
         Args:
             folder: Of the suite, which factories are told.
         """
-        places = {key: {"module": p.module, "name": p.name, "root": p.root} for key, p in self.places.items()}
+        places = {
+            text: {"module": p.module, "name": p.name, "root": p.root} for text, p in self.places.items()
+        }
         return json.dumps({"folder": str(folder), "places": places}, indent=1, sort_keys=True)
 
 
@@ -96,13 +98,13 @@ def find_code(named: Mapping[str, str], folder: Path) -> OwnCode:
         _must_have(path, name, key)
         if root is None:
             files[f"{INSTALLED}{module}"] = path
-            places[key] = Place(module=module, name=name, root=None)
+            places[text] = Place(module=module, name=name, root=None)
             continue
         if root not in roots:
             roots.append(root)
         at = str(roots.index(root))
         dotted = path.stem if module.endswith(".py") else module
-        places[key] = Place(module=dotted, name=name, root=at)
+        places[text] = Place(module=dotted, name=name, root=at)
         for used in _with_neighbours(path, root, key):
             files[f"{at}/{used.relative_to(root).as_posix()}"] = used
     return OwnCode(places=places, files=files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -85,5 +86,8 @@ def all_code(suite: Suite, blocks: Iterable[Mapping[str, Any]]) -> dict[str, Own
         if block["suite"] == suite.name and params.get(SOURCES) is not None:
             code = code_of(suite, params)
             assert code is not None
-            found[str(params[SOURCES])] = code
+            digest = str(params[SOURCES])
+            # Points with the same files may name other objects in them.
+            earlier = found[digest].places if digest in found else {}
+            found[digest] = replace(code, places={**earlier, **code.places})
     return found

@@ -91,7 +91,8 @@ def load_named(key: str, params: Mapping[str, Any], job: Path | None = None) -> 
     """
     files = (job or Path.cwd()) / OWN_CODE / str(params["sources"])
     index = json.loads((files / INDEX).read_text())
-    place, text = index["places"][key], str(params[key])
+    text = str(params[key])
+    place = index["places"][text]
     try:
         module = _imported(place["module"], None if place["root"] is None else files / place["root"])
     except Exception as error:
