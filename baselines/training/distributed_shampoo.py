@@ -29,6 +29,7 @@ from paceline import technique
 from paceline.families.collectives.api import rings
 from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.exchange import RingAverage
+from paceline.families.training.api.matrices import as_matrix
 from paceline.families.training.api.replica import BETAS, Comm, Cost, FlatReplica, Task, UnsupportedError
 
 EPSILON = 1e-8
@@ -151,7 +152,8 @@ class Kept:
         },
         "deviations": (
             "Directions travel around a ring in messages of each rank's own size; the authors pad them to the largest.",
-            "Dimensions are not merged before they are cut: models here have matrices and vectors alone.",
+            "Of tensors with more than two axes all but the first are merged, whatever their lengths; the authors "
+            "merge up to a limit.",
             "Negative eigenvalues, which rounding leaves, count as zero; the authors shift all by the least one.",
             "Moments and their decays are the point's Adam's, so that a step is as long as Adam's.",
             "Weights do not decay.",
@@ -189,12 +191,15 @@ class DistributedShampoo(FlatReplica):
             )
         super().__init__(task, comm)
         self.root_every, self.decay, self.share = root_every, decay, share
-        shapes = [tuple(p.shape) for p in task.model.parameters()]
+        shapes = [as_matrix(p.shape) for p in task.model.parameters()]
         blocks = blocks_of(shapes, side, task.world_size, share=share)
         owner = task.rank if share else 0
         self.directions = torch.zeros_like(self.flat.values)
         pieces, at = list(torch.split(self.directions, [b.count for b in blocks])), 0
-        values, gradients = (self.flat.pieces(v) for v in (self.flat.values, self.flat.gradients))
+        values, gradients = (
+            [p.view(as_matrix(p.shape)) for p in self.flat.pieces(v)]
+            for v in (self.flat.values, self.flat.gradients)
+        )
         self.moves = [
             (values[b.number][b.cuts], piece.view(b.shape)) for b, piece in zip(blocks, pieces, strict=True)
         ]
@@ -250,7 +255,7 @@ class DistributedShampoo(FlatReplica):
 def cost(task: Task, *, side: int, share: bool) -> Cost:
     """Return the header's formula, of the rank that sends most in both exchanges together."""
     count, n = task.num_parameters, task.world_size
-    shapes = [tuple(p.shape) for p in task.model.parameters()]
+    shapes = [as_matrix(p.shape) for p in task.model.parameters()]
     blocks = blocks_of(shapes, side, n, share=share)
     averaged = [stop - start for start, stop in chunk_bounds(count, n)]
     gathered = [sum(b.count for b in blocks if b.owner == rank) for rank in range(n)]

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from paceline import technique
 from paceline.families.training.api.exchange import RingAverage, ring_cost
+from paceline.families.training.api.matrices import as_matrix
 from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
 
 
@@ -69,7 +70,7 @@ class PowerSgd(FlatReplica):
 
     def __init__(self, task: Task, comm: Comm, *, rank: int = 2) -> None:
         super().__init__(task, comm)
-        shapes = [tuple(p.shape) for p in task.model.parameters()]
+        shapes = [as_matrix(p.shape) for p in task.model.parameters()]
         self.left = torch.zeros(left_size(shapes, rank), device=task.device)
         # The shared seed: the average of P = M·Q is meaningful only if every rank multiplied by the same Q.
         generator = torch.Generator(device=task.device).manual_seed(task.seed % (1 << 31))
@@ -112,15 +113,16 @@ class PowerSgd(FlatReplica):
 
     def _pieces(self, vector: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Return a flat vector's matrices and its vectors, as views."""
-        pieces = self.flat.pieces(vector)
+        pieces = [p.view(as_matrix(p.shape)) for p in self.flat.pieces(vector)]
         return [p for p in pieces if p.dim() == 2], [p for p in pieces if p.dim() == 1]
 
     def _factors(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         """Return left factors, right factors and vectors as views of what is sent."""
         lefts, rights, plain, at, along = [], [], [], 0, 0
         for parameter in self.model.parameters():
-            if parameter.dim() == 2:
-                rows, columns = parameter.shape
+            shape = as_matrix(parameter.shape)
+            if len(shape) == 2:
+                rows, columns = shape
                 # Bounded by rows, not by columns: at r = rows P is square and orthogonal, so P·Pᵀ·M is M.
                 width = min(self.rank, rows)
                 lefts.append(self.left[at : at + rows * width].view(rows, width))
@@ -144,7 +146,7 @@ def right_size(shapes: list[tuple[int, ...]], rank: int) -> int:
 
 def cost(task: Task, *, rank: int) -> Cost:
     """Return the header's formula for all steps."""
-    shapes = [tuple(p.shape) for p in task.model.parameters()]
+    shapes = [as_matrix(p.shape) for p in task.model.parameters()]
     sides = [ring_cost(size(shapes, rank), task.world_size) for size in (left_size, right_size)]
     sent, messages = sum(s[0] for s in sides), sum(s[1] for s in sides)
     return Cost(sent_bytes=task.steps * sent, peak_bytes=sent, messages=task.steps * messages)

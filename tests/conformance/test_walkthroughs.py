@@ -51,6 +51,7 @@ def test_a_guide_does_what_it_says(page: Path, tmp_path: Path) -> None:
         examples / "nightly-cpu.yaml",
         examples / "questions.csv",
         *(examples / "programs").glob("*.*"),
+        *(examples / "training").glob("*.*"),
     ):
         (tmp_path / example.name).write_bytes(example.read_bytes())
     assert follow(page, tmp_path) >= 1

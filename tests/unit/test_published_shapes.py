@@ -185,7 +185,7 @@ def test_the_plan_prints_who_fits() -> None:
     states = {f["technique"]: f["state_bytes"] / f["parameters"] for f in facts if f["state_bytes"]}
     assert states["ddp"] == 16 and states["diloco"] == 24 and states["fsdp"] == pytest.approx(8, rel=1e-3)
     other = CliRunner().invoke(application, ["plan", "collectives/all-reduce", "--memory"])
-    assert "no operation of this plan foretells its memory" in other.output
+    assert "nobody can foretell the memory of this plan" in other.output
 
 
 def test_a_linear_layer_is_not_mistaken_for_a_gated_one() -> None:

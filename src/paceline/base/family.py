@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import math
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
@@ -53,7 +53,10 @@ class Parameter:
     """Operations for which the parameter exists; empty means all."""
     minimum: float | None = None
     form: Callable[[str], str | None] | None = None
-    """Says what is wrong with a text, whatever the other parameters are; None where nothing is."""
+    """Says what is wrong with a text, whatever the other parameters are; None where nothing is. Of a choice: with a
+    text that is none of them."""
+    is_code: Callable[[str], bool] | None = None
+    """Tells whether a text names an object in a file of the user's (``own_code``), whose files go with the plan."""
 
     def parse(self, value: object) -> Scalar:
         """Return the canonical value in base units.
@@ -87,6 +90,10 @@ class Parameter:
             case "choice":
                 if value in self.choices:
                     return str(value)
+                if self.form is not None and isinstance(value, str):
+                    if (wrong := self.form(value)) is None:
+                        return value
+                    raise ValueError(wrong)
                 raise ValueError(f"'{value}' is not a legal {self.name}")
             case "flag":
                 if isinstance(value, bool):
@@ -258,6 +265,8 @@ class Family:
     """Rough seconds of one observation on two slow cores, for the plan's time estimate; None where nobody can know."""
     unsupported: Callable[[Params, Technique], str | None] = lambda params, technique: None
     """Why a technique cannot run a point beyond ``Requirements``, or None."""
+    completed: Callable[[Params, Collection[str]], Params] = lambda params, given: params
+    """A point with what follows from others of its parameters where a suite does not name it; and the names given."""
     operations: Mapping[str, Any] = field(default_factory=dict)
     """By name the ``Operation`` of each; empty for families that measure nothing."""
     derived: tuple[DerivedMetric, ...] = ()

@@ -29,8 +29,8 @@ class Footprint:
 class Foretell(Protocol):
     """Says what a case needs, without memory for it."""
 
-    def __call__(self, params: Params, module: str, options: Mapping[str, Any]) -> Footprint:
-        """Return the footprint of a technique at a fully resolved point.
+    def __call__(self, params: Params, module: str, options: Mapping[str, Any]) -> Footprint | None:
+        """Return the footprint of a technique at a fully resolved point; None where nobody knows.
 
         Args:
             params: Of the point.

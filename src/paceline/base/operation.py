@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Protocol, TypeVar
@@ -47,6 +47,8 @@ class Operation:
     """Rough seconds of one technique in one launch, for the plan."""
     unsupported: Callable[[Params, Technique], str | None] = lambda params, technique: None
     """Why a technique cannot run a point beyond ``Requirements``, or None."""
+    completed: Callable[[Params, Collection[str]], Params] = lambda params, given: params
+    """A point with what follows from others of its parameters where a suite does not name it."""
     properties: type = Promises
     """A frozen dataclass: what its techniques may promise, each with what holds where they are silent."""
     requirements: type = Requirements
@@ -169,6 +171,7 @@ def family_of(
         check=lambda params: [*_not_fixed(params, by_name), *rules(params).check(params)],
         estimate_s=lambda params: rules(params).estimate_s(params),
         unsupported=lambda params, technique: rules(params).unsupported(params, technique),
+        completed=lambda params, given: rules(params).completed(params, given),
         **others,
     )
 

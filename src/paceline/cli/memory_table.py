@@ -11,7 +11,7 @@ from paceline.report.terminal import laid_out, wrapped
 from paceline.workflows.footprints import Need
 
 HEADERS = ("point", "technique", "parameters", "state", "activations", "a rank", "all ranks", "trains")
-SHOWN = ("size", "ranks", "batch", "context", "dtype")
+SHOWN = ("size", "ranks", "batch", "context", "dtype", "mode")
 """Parameters on which memory depends; those that differ are shown."""
 NOT_STATED = "not stated"
 NOTE = (
@@ -24,7 +24,10 @@ NOTE = (
 def memory_text(needs: Sequence[Need], machine_bytes: int | None, width: int | None) -> str:
     """Return the table and what it rests on."""
     if not needs:
-        return "no operation of this plan foretells its memory; data_parallel of the training family does"
+        return (
+            "nobody can foretell the memory of this plan: data_parallel of the training family does, of the family's "
+            "own models"
+        )
     varying = [name for name in SHOWN if len({need.params.get(name) for need in needs}) > 1] or ["size"]
     rows = [_row(need, varying, machine_bytes) for need in needs]
     table, _ = laid_out(HEADERS, rows, width=width, leaving=("activations", "state", "a rank"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -36,6 +36,7 @@ from paceline.records.earlier_runs import RunTimes
 from paceline.records.identity import utc
 from paceline.records.integrity import append_event
 from paceline.records.lookup import find_measurement, find_run
+from paceline.records.own_code import write_code
 from paceline.records.own_techniques import write_sources
 from paceline.records.provenance import code_state, technique_facts, used_files
 from paceline.records.record import Event, Measurement, Run
@@ -61,6 +62,8 @@ class Target:
     measurement: Measurement | None = None
     files: Sequence[Path] = ()
     """The users' own techniques of the run, as the record holds them."""
+    code: Mapping[str, Path] = field(default_factory=dict)
+    """By suite the folder of the users' own models and data, as the record holds them."""
 
     @property
     def measurements(self) -> Sequence[Measurement]:
@@ -113,9 +116,9 @@ def reproduce(
     """Measure a record or a run again, with its code, and compare the results.
 
     RECORD is the id of a run or of a measurement; of a measurement, the whole point is measured with all its
-    techniques. Those of a file of somebody's own are in the record, and are measured as they are there. The verdict is
-    equivalent, different (exit code 1), inconclusive, or cannot (exit code 6). With cannot, the command names what is
-    missing, and measures nothing.
+    techniques. Those of a file of somebody's own are in the record, as are models and data that a suite names, and are
+    measured as they are there. The verdict is equivalent, different (exit code 1), inconclusive, or cannot (exit code
+    6). With cannot, the command names what is missing, and measures nothing.
     """
     target = with_own_files(find_target(stores(results), name))
     store = results or default_results()
@@ -249,9 +252,18 @@ def with_own_files(target: Target) -> Target:
     files, missing = write_sources(target.record.run, used, Path(folder))
     for file in files:
         warn(f"{file.name} is measured as the record holds it: code of whoever made the record")
+    code: dict[str, Path] = {}
+    for number, suite in enumerate(sorted({m.suite for m in target.measurements})):
+        place = Path(folder) / f"code-{number}"
+        written, lost = write_code(target.record.run, suite, place)
+        for name in written:
+            warn(f"{name} is measured as the record holds it: code of whoever made the record")
+        if written and not lost:
+            code[suite] = place
+        missing += lost
     for line in missing:
         warn(line)
-    return replace(target, files=files)
+    return replace(target, files=files, code=code)
 
 
 def _own(target: Target) -> Target:
@@ -284,7 +296,11 @@ def plan_again(target: Target, launches: int | None) -> tuple[Plan, list[Suite]]
     """
     run = target.record.run
     names = sorted({m.suite for m in target.measurements})
-    suites, _ = join_user_techniques(expand_suites(names, say=warn, extra=target.files), target.files)
+    found = [
+        replace(suite, code_folder=target.code.get(suite.name))
+        for suite in expand_suites(names, say=warn, extra=target.files)
+    ]
+    suites, _ = join_user_techniques(found, target.files)
     count = launches or 1 + max((m.launch for m in target.record.measurements), default=0)
     selection = Selection(
         tier=_tier(run.tier),

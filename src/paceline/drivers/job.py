@@ -5,6 +5,7 @@
     engine/paceline/       the worker's half of the engine
     baselines/<family>/    the techniques, as files
     user/                  techniques that the user gave by path
+    own/<digest>/          models and data of the user's own that points name
     run.sh                 executes the plan here; events-*.jsonl, rank-*.log and logs/ come out
 
 All drivers use the same folder: what runs is what was copied here, whatever happens to the checkout meanwhile.
@@ -21,9 +22,11 @@ from typing import Any
 
 from paceline.base.errors import UserError
 from paceline.base.family import load_family
+from paceline.base.own_code import INDEX, INSTALLED, OWN_CODE
 from paceline.base.technique import TechniqueSource
 from paceline.records.storage import storage_errors
 from paceline.spec.content import baseline_files, sha256_file
+from paceline.spec.own_code import all_code
 from paceline.spec.plan import Plan
 from paceline.spec.suite import Suite
 
@@ -73,7 +76,8 @@ def build_job(folder: Path, plan: Plan, suites: Iterable[Suite], facts: Mapping[
 def _write_job(folder: Path, plan: Plan, suites: Iterable[Suite], facts: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True)
     _copy_engine(folder / "engine" / "paceline", _families_in_use(plan))
-    copied = _copy_techniques(folder, plan, suites)
+    suites = list(suites)
+    copied = _copy_techniques(folder, plan, suites) | _copy_code(folder, plan, suites)
     (folder / "plan.json").write_text(plan.text)
     (folder / "job.json").write_text(json.dumps({**facts, "files": copied}, indent=1, sort_keys=True))
     script = folder / "run.sh"
@@ -124,6 +128,33 @@ def _copy_techniques(folder: Path, plan: Plan, suites: Iterable[Suite]) -> dict[
                         )
                     shutil.copyfile(path, target)
                     copied[str(target.relative_to(folder))] = sha256_file(target)
+    return copied
+
+
+def _copy_code(folder: Path, plan: Plan, suites: Iterable[Suite]) -> dict[str, str]:
+    """Copy the user's own code that points name, with an index of what is where.
+
+    Raises:
+        UserError: A file was changed since the plan was made.
+    """
+    copied: dict[str, str] = {}
+    for suite in suites:
+        for digest, code in all_code(suite, plan.blocks).items():
+            target = folder / OWN_CODE / digest
+            for name, path in code.files.items():
+                if not name.startswith(INSTALLED):
+                    (target / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, target / name)
+                    copied[f"{OWN_CODE}/{digest}/{name}"] = sha256_file(target / name)
+            if code.digest != digest:
+                raise UserError(
+                    "the code that the suite names was changed while it was planned",
+                    where=str(suite.path),
+                    fix="run the command again",
+                )
+            target.mkdir(parents=True, exist_ok=True)
+            (target / INDEX).write_text(code.index(suite.code_folder or suite.path.resolve().parent))
+            copied[f"{OWN_CODE}/{digest}/{INDEX}"] = sha256_file(target / INDEX)
     return copied
 
 

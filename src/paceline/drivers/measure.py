@@ -46,7 +46,7 @@ def make_facts(
         "argv": redact_arguments(["paceline", *sys.argv[1:]] if argv is None else argv),
         "tool_version": __version__,
         "code": code_state(used=used_files(suites, plan.blocks)),
-        "suites": suite_facts(suites),
+        "suites": suite_facts(suites, plan.blocks),
         "techniques": technique_facts(suites, plan.blocks),
         "plan_sha256": plan.sha256,
         "linked_run": linked_run,

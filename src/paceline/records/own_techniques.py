@@ -20,11 +20,21 @@ def source_facts(source: TechniqueSource) -> dict[str, Any]:
     """Return what a record keeps of a technique's source beside its digest: of a user's own file its text."""
     if not source.module.startswith(OWN):
         return {}
-    data = source.path.read_bytes()
+    return text_of(source.path, source.sha256)
+
+
+def text_of(path: Path, sha256: str) -> dict[str, Any]:
+    """Return a file's text for a record, or why it is left out.
+
+    Args:
+        path: The file.
+        sha256: What it was when the plan was made.
+    """
+    data = path.read_bytes()
     if len(data) > MAX_SOURCE_BYTES:
         return {"text_left_out": f"{len(data)} bytes; a record keeps {MAX_SOURCE_BYTES}"}
     text = data.decode("utf-8", "replace")
-    if hashlib.sha256(data).hexdigest() != source.sha256:
+    if hashlib.sha256(data).hexdigest() != sha256:
         return {"text_left_out": "the file was changed meanwhile"}
     if redact_source(text) != text or text.encode() != data:
         return {

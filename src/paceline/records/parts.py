@@ -125,6 +125,26 @@ class TuningInWords(TypedDict):
 
 
 @_open
+class OwnFile(TypedDict, total=False):
+    """A file of a user's own model or data."""
+
+    sha256: Required[Name]
+    text: str
+    text_left_out: str
+    """Why there is no text."""
+
+
+@_open
+class OwnCode(TypedDict):
+    """What points name in files of a user's own."""
+
+    names: dict[str, str]
+    """``MODULE:NAME`` by parameter."""
+    files: dict[str, OwnFile]
+    """By their place among the copied files of the job."""
+
+
+@_open
 class SuiteFacts(TypedDict, total=False):
     """A suite as it was when it ran."""
 
@@ -138,6 +158,8 @@ class SuiteFacts(TypedDict, total=False):
     claims: list[dict[str, Any]]
     tuning: TuningFacts | TuningInWords
     """Absent where nothing was tuned, and nothing claimed that other settings would change."""
+    own_code: dict[Name, OwnCode]
+    """By the digest that points name; absent where they name none."""
 
 
 @_open

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.redaction import redact, redact_source
+from paceline.records.own_code import OWN, own_code_facts
 from paceline.records.own_techniques import source_facts
 from paceline.spec import content
 from paceline.spec.compared import compared_metrics, margin_of
 from paceline.spec.grammar import Claim
+from paceline.spec.own_code import all_code
 from paceline.spec.premises import Premise
 from paceline.spec.suite import Suite
 
@@ -100,8 +102,13 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return result.stdout.strip("\n") if result.returncode == 0 else None
 
 
-def suite_facts(suites: Iterable[Suite]) -> list[dict[str, Any]]:
-    """Return each suite as it was when it ran: identity, digest, baseline, margins and claims."""
+def suite_facts(suites: Iterable[Suite], blocks: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
+    """Return each suite as it was when it ran: identity, digest, baseline, margins and claims.
+
+    Args:
+        suites: The suites.
+        blocks: Of the plan, for the user's own code that their points name.
+    """
     return [
         {
             "suite": s.name,
@@ -115,6 +122,7 @@ def suite_facts(suites: Iterable[Suite]) -> list[dict[str, Any]]:
             **({"diagnostic": diagnostic} if (diagnostic := _diagnostic(s)) else {}),
             "claims": [_claim(c, s.model.premises) for c in s.model.claims],
             **({"tuning": s.model.tuning.model_dump(mode="json")} if s.model.tuning else {}),
+            **({OWN: code} if (code := own_code_facts(s, blocks)) else {}),
         }
         for s in suites
     ]
@@ -135,6 +143,7 @@ def _diagnostic(suite: Suite) -> list[str]:
 
 def used_files(suites: Iterable[Suite], blocks: Iterable[Mapping[str, Any]]) -> list[Path]:
     """Return the files of suites, and of the techniques that a plan uses."""
+    blocks = list(blocks)
     used = {(b["family"], c["technique"]) for b in blocks for c in b["cases"]}
     return [
         path
@@ -142,6 +151,7 @@ def used_files(suites: Iterable[Suite], blocks: Iterable[Mapping[str, Any]]) -> 
         for path in (
             suite.path,
             *(s.path for name, s in suite.sources.items() if (suite.family.name, name) in used),
+            *(path for code in all_code(suite, blocks).values() for path in code.files.values()),
         )
     ]
 

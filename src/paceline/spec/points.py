@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.family import Parameter, Scalar
 from paceline.spec.grammar import RawScalar, Tier
+from paceline.spec.own_code import place_of, with_code
 from paceline.spec.profile import RunnerProfile
 from paceline.spec.suite import Suite
 
@@ -49,7 +50,12 @@ def _resolve(suite: Suite, raw: Mapping[str, RawScalar], runner: RunnerProfile) 
     _refuse_strangers(suite, raw, relevant, operation)
     if "link" in params and params["link"] is None:
         params["link"] = runner.model.default_link
-    return params
+    try:
+        whole = dict(family.completed(params, raw.keys()))
+    except UserError as error:
+        place = place_of(suite, error.where or "")
+        raise UserError(error.what, where=place, expected=error.expected, fix=error.fix) from error
+    return with_code(suite, whole)
 
 
 def _refuse_strangers(

@@ -37,6 +37,8 @@ class Suite:
     family: Family
     sources: Mapping[str, TechniqueSource]
     papers: Mapping[str, Paper]
+    code_folder: Path | None = None
+    """Where a user's own code lies that points name; None: beside the file."""
 
     @property
     def name(self) -> str:

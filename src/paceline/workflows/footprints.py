@@ -49,6 +49,8 @@ def needs_of(plan: Plan) -> list[Need]:
             continue
         for case in block["cases"]:
             footprint = operation.footprint(block["params"], case["module"], case["options"])
+            if footprint is None:
+                continue
             found.append(
                 Need(
                     suite=block["suite"],

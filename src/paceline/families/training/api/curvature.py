@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from paceline.families.training.api.matrices import matrices_of
-from paceline.families.training.api.replica import Comm, FlatReplica, Task
+from paceline.families.training.api.replica import Comm, FlatReplica, Task, UnsupportedError
 
 SMALL = 1e-12
 """Added to norms that are divided by."""
@@ -32,11 +32,19 @@ class CurvatureReplica(FlatReplica):
         parameters = list(self.model.parameters())
         self.shapes = [(parameters[n].shape[0], parameters[n].shape[1]) for n in self.numbers]
         places = {id(parameters[n]): place for place, n in enumerate(self.numbers)}
+        seen: set[int] = set()
         for module in self.model.modules():
             if isinstance(module, nn.Linear) and id(module.weight) in places:
                 place = places[id(module.weight)]
+                seen.add(place)
                 module.register_forward_pre_hook(partial(self._went_in, place))
                 module.register_full_backward_hook(partial(self._came_back, place))
+        unseen = set(places.values()) - seen
+        if unseen:
+            name = list(dict(self.model.named_parameters()))[self.numbers[min(unseen)]].removeprefix("inner.")
+            raise UnsupportedError(
+                f"its curvature is of what goes into nn.Linear and comes back, and {name} is the matrix of none"
+            )
         # A tensor, so that a run that is taken up again looks in the same steps.
         self.coming = self.register_state("coming", torch.zeros((), dtype=torch.int64))
 

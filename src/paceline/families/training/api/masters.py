@@ -32,7 +32,10 @@ def narrow_parameters(task: Task, state: str) -> None:
     if state == SINGLE:
         return
     model = task.model
-    assert isinstance(model, Transformer)
+    if not isinstance(model, Transformer):
+        raise UnsupportedError(
+            f"state {MIXED} narrows the weights of the family's own model, whose sums stay wide"
+        )
     # Autocast takes the weights' dtype from now on; logits and loss stay in float32 (Transformer.forward).
     model.narrow = NARROW
     for parameter in model.parameters():

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline.families.training.api.replica import Comm, FlatReplica, Task
+
+
+def as_matrix(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of a tensor as a vector or a matrix: of more axes the first stays, and the others are one.
+
+    So a convolution's kernel, (outputs, inputs, height, width), is the matrix by which it multiplies patches.
+    """
+    if len(shape) < 2:
+        return (math.prod(shape),)
+    return (shape[0], math.prod(shape[1:]))
 
 
 def matrices_of(model: nn.Module) -> list[int]:

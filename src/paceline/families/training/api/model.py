@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from paceline.families.collectives.api.linear_attention import MIN_DECAY, recurrence
+from paceline.families.training.api.own import Batch, OwnBatch
 from paceline.families.training.api.sizes import GATED_LINEAR, Size
 
 INIT_STD = 0.02
@@ -240,9 +241,17 @@ def next_symbol_loss(model: nn.Module, sequences_BS: Tensor) -> Tensor:
     )
 
 
-def loss_and_gradients(model: nn.Module, sequences_BS: Tensor) -> Tensor:
+def loss_of(model: nn.Module, batch: Batch) -> Tensor:
+    """Return the loss that is trained: of sequences that of their next symbols, of a user's batch what they say."""
+    if isinstance(batch, OwnBatch):
+        own: Tensor = model(batch)
+        return own
+    return next_symbol_loss(model, batch)
+
+
+def loss_and_gradients(model: nn.Module, sequences_BS: Batch) -> Tensor:
     """Run forward and backward; return the loss, detached, and leave the gradients in the parameters."""
-    loss = next_symbol_loss(model, sequences_BS)
+    loss = loss_of(model, sequences_BS)
     loss.backward()  # type: ignore[no-untyped-call]  # torch's own annotation is missing
     return loss.detach()
 

@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.masters import SINGLE, Masters, narrow_parameters
 from paceline.families.training.api.model import loss_and_gradients
+from paceline.families.training.api.own import layers_of
 from paceline.families.training.api.replica import Comm, Replica, Share, Task
 
 
@@ -110,7 +111,7 @@ class Unit:
 def unit_groups(model: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Parameter]]]:
     """Yield each layer with its parameters, then the model with the rest."""
     taken: set[int] = set()
-    for layer in model.get_submodule("layers").children():
+    for layer in layers_of(model):
         parameters = list(layer.parameters())
         taken.update(map(id, parameters))
         yield layer, parameters

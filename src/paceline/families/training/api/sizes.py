@@ -139,14 +139,82 @@ are whole layers. The others have published shapes, and the vocabularies of thos
 2's vocabulary."""
 
 
+SHAPE = "shape:"
+"""Begins a size that is written out: ``shape:L12-d768-h12-kv4-ff2048-v32000``."""
+LETTERS = {
+    "L": "layers",
+    "d": "width",
+    "h": "heads",
+    "kv": "kv_heads",
+    "ff": "inner",
+    "v": "symbols",
+    "rope": "rotary_base",
+}
+UNTIED, QKV_BIAS = "untied", "qkvbias"
+SHAPE_FORM = (
+    "L (layers), d (width), h (heads), kv, ff (inner width), v (vocabulary), rope, each with its number"
+)
+
+
+def shape_text(size: Size) -> str:
+    """Write a size of a published kind out; ``shape_of`` reads it."""
+    found = [f"{key}{number:.0f}" for key, name in LETTERS.items() if (number := getattr(size, name))]
+    found += [flag for flag, has in ((UNTIED, not size.tied), (QKV_BIAS, size.qkv_bias)) if has]
+    return SHAPE + "-".join(found)
+
+
+def shape_of(text: str) -> Size:
+    """Read a size of a published kind (SwiGLU, rotary positions, RMS norms) that is written out.
+
+    Raises:
+        ValueError: It says something else than numbers and flags that a size has, or the numbers fit no model.
+    """
+    found: dict[str, int] = {}
+    flags: set[str] = set()
+    for part in text.removeprefix(SHAPE).split("-"):
+        key = part.rstrip("0123456789")
+        number = part[len(key) :]
+        if part in (UNTIED, QKV_BIAS):
+            flags.add(part)
+        elif key not in LETTERS or not number or LETTERS[key] in found or not 0 < int(number) < 1 << 40:
+            raise ValueError(f"'{part}' of the shape is not one of: {SHAPE_FORM}; {UNTIED}, {QKV_BIAS}")
+        else:
+            found[LETTERS[key]] = int(number)
+    missing = [key for key in ("L", "d", "h") if LETTERS[key] not in found]
+    if missing:
+        raise ValueError(f"the shape does not say {', '.join(missing)}; it has: {SHAPE_FORM}")
+    size = Size(
+        layers=found["layers"],
+        width=found["width"],
+        heads=found["heads"],
+        kv_heads=found.get("kv_heads", 0),
+        inner=found.get("inner", 0),
+        symbols=found.get("symbols", 0),
+        gated=True,
+        tied=UNTIED not in flags,
+        qkv_bias=QKV_BIAS in flags,
+        rotary_base=float(found.get("rotary_base", 10_000)),
+    )
+    if size.width % (2 * size.heads):
+        raise ValueError(f"a width of {size.width} is no even number for each of {size.heads} heads")
+    return size
+
+
 def num_symbols(size: Size, data: str) -> int:
     """Return the symbols of a model's vocabulary: its data's, or the published model's, of which the data use some."""
     return max(size.symbols, vocabulary(data))
 
 
+UNKNOWN = Size(layers=0, width=0, heads=1)
+"""Of a user's own module, of which no dimensions are known."""
+
+
 def size_of(params: Mapping[str, object]) -> Size:
-    """Return the dimensions of a point's model."""
-    size, kv_heads = SIZES[str(params["size"])], params.get("kv_heads")
+    """Return the dimensions of a point's model; ``UNKNOWN`` where it is the user's own."""
+    if params.get("model") is not None:
+        return UNKNOWN
+    name, kv_heads = str(params["size"]), params.get("kv_heads")
+    size = shape_of(name) if name.startswith(SHAPE) else SIZES[name]
     return replace(
         size,
         kv_heads=kv_heads if isinstance(kv_heads, int) else size.kv_heads,

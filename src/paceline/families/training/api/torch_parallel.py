@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from paceline.families.training.api.own import layers_of
 from paceline.families.training.api.replica import Comm
 from paceline.worker.session import UnsupportedError
 from paceline.worker.transport import TorchTransport
@@ -69,7 +70,7 @@ def fully_sharded(model: nn.Module, comm: Comm, *, reshard: bool) -> None:
         reshard: Free gathered parameters after forward and gather them again for backward.
 
     Raises:
-        UnsupportedError: The ranks are threads, for which the library has no group.
+        UnsupportedError: The ranks are threads, for which the library has no group; or a parameter has no axis.
     """
     from torch.distributed.device_mesh import DeviceMesh  # noqa: PLC0415 - slow to import, for one technique
     from torch.distributed.fsdp import fully_shard  # noqa: PLC0415
@@ -77,10 +78,15 @@ def fully_sharded(model: nn.Module, comm: Comm, *, reshard: bool) -> None:
     transport = comm._transport
     if not isinstance(transport, TorchTransport):
         raise UnsupportedError("PyTorch's fully_shard needs a process group")
+    scalars = [name.removeprefix("inner.") for name, p in model.named_parameters() if not p.dim()]
+    if scalars:
+        raise UnsupportedError(
+            f"PyTorch's fully_shard takes no scalar parameter such as {scalars[0]}: give it an axis"
+        )
     kind = next(model.parameters()).device.type
     mesh = DeviceMesh.from_group(transport.group, kind)
     # Layers first: the root is left with what no layer has, the embedding and the last norm.
-    for part in (*model.get_submodule("layers").children(), model):
+    for part in (*layers_of(model), model):
         # reshard is passed to the root as well: by default the library keeps it whole until backward.
         sharded: Any = fully_shard(part, mesh=mesh, reshard_after_forward=reshard)
         # Otherwise collectives would bypass Comm: no count, no trace, no name in a hang report.

@@ -15,6 +15,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from paceline.families.training.api.model import loss_and_gradients
+from paceline.families.training.api.own import layers_of, on_device
 from paceline.families.training.api.replica import BETAS, WEIGHT_DECAY
 from paceline.families.training.core.setting import Setting
 from paceline.worker.session import CaseError, Session
@@ -56,7 +57,7 @@ class BareScript:
         else:
             mesh = DeviceMesh.from_group(transport.group, setting.device.type)
             # as the technique: left alone, the library keeps the outermost part whole until backward
-            for layer in model.get_submodule("layers").children():
+            for layer in layers_of(model):
                 fully_shard(layer, mesh=mesh, reshard_after_forward=True)
             fully_shard(model, mesh=mesh, reshard_after_forward=True)
         self.model = model
@@ -73,7 +74,7 @@ class BareScript:
         self.session.control.barrier()
         begin = _clock_ns()
         for step in steps:
-            sequences_BS = self.batches[step].to(self.setting.device).long()
+            sequences_BS = on_device(self.batches[step], self.setting.device)
             self.optimizer.zero_grad(set_to_none=self.set_to_none)
             loss_and_gradients(self.model, sequences_BS)
             self.optimizer.step()

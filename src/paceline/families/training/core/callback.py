@@ -25,7 +25,7 @@ class Trial:
     setting: Setting
     sandbox: Sandbox
     batches: Tensor
-    """This rank's sequences, (steps, rows, context + 1)."""
+    """This rank's sequences, (steps, rows, context + 1); of a user's data a list of batches."""
     evaluate_after: frozenset[int]
     """Numbers of steps after which weights are copied."""
     count_after: frozenset[int]

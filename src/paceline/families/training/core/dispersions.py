@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from paceline.families.training.api.own import on_device
 from paceline.families.training.core import oracle
 from paceline.families.training.core.sandbox import make_sandbox
 from paceline.families.training.core.serial import gradient_of, make_serial, take_up
@@ -27,7 +28,7 @@ def prove_diagnosis(session: Session, block: Block, case: Case, setting: Setting
         # One process goes through all ranks' shares: what each rank's own loss and gradient are, without any exchange.
         losses, gradients = [], []
         for rank in range(session.world_size):
-            own = whole[rank :: session.world_size].to(setting.device).long()
+            own = on_device(whole[rank :: session.world_size], setting.device)
             loss = serial.forward_backward(own)
             assert loss is not None
             losses.append(float(loss))

@@ -147,7 +147,9 @@ class Figures:
             return {}
         flops = flops_per_token(self.block.params)
         if flops is None:
-            self.absent["mfu"] = "some weights alone are trained: nobody counts the operations of that"
+            own = self.block.params.get("model") is not None
+            what = "the model is one's own" if own else "some weights alone are trained"
+            self.absent["mfu"] = f"{what}: nobody counts the operations of that"
             return {}
         shares = [rate * flops / peak for rate in tokens_per_s]
         # A processor's sheet is a nominal clock, which a boost may exceed; a device's datasheet is an upper bound.

@@ -291,9 +291,9 @@ def _compare(
 def _decided_batch(session: Session, setting: Setting, serial: Replica, step: int) -> Tensor:
     """Return a step's batch, drawn anew where what the model makes of it hangs on rounding."""
     rows, model = range(setting.batch_size), serial.model
-    assert isinstance(model, Transformer)
     batch = setting.batch(step, rows)
     for draw in range(1, setting.proof_draws):
+        assert isinstance(model, Transformer)
         with torch.no_grad():
             model(batch[:, :-1].to(setting.device).long())
         # All ranks or none: a rank that drew again alone would train on another batch.

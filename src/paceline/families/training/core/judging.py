@@ -16,7 +16,7 @@ from paceline.base.counting import number_of
 from paceline.base.family import off_formula
 from paceline.base.options import taken_by
 from paceline.families.training.api.absence import Absence
-from paceline.families.training.api.replica import Cost
+from paceline.families.training.api.replica import Cost, Replica
 from paceline.families.training.core import oracle
 from paceline.families.training.core.carried import tells_techniques_apart
 from paceline.families.training.core.promises import Training
@@ -109,7 +109,8 @@ def losses(
     curve = oracle.losses(session, initial, trained.weights, held_out, shared=all(equal))
     if not oracle.learnt(curve) and (setting.require_convergence or not all(map(math.isfinite, curve))):
         raise CaseError("incorrect", nothing_learnt(curve))
-    check_possible(curve[-1], setting.corpus.entropy_rate, held_out[:, 1:].numel())
+    if setting.corpus.entropy_rate is not None:
+        check_possible(curve[-1], setting.corpus.entropy_rate, held_out[:, 1:].numel())
     return curve, all(equal)
 
 
@@ -222,6 +223,15 @@ def uncounted(session: Session, sandbox: Sandbox, trained: Trained) -> str | Non
     return None
 
 
+def _counters(replica: Replica) -> int:
+    """Return the bytes of the optimiser's counts of steps, one a tensor of parameters: torch's, and in no formula.
+
+    They are nothing beside a large model's state, and a tenth of that of a module with two parameters.
+    """
+    counts = (state.get("step") for state in replica.optimizer.state.values())
+    return sum(t.nbytes for t in counts if isinstance(t, torch.Tensor) and not t.dim())
+
+
 def predicted(
     sandbox: Sandbox, case: Case, setting: Setting, metrics: dict[str, Any]
 ) -> dict[str, float] | None:
@@ -244,12 +254,13 @@ def predicted(
     # Position tables are the model's and not the technique's, but lie among the buffers that are counted.
     tables = sum(buffer.untyped_storage().nbytes() for buffer in sandbox.replica.model.buffers())
     scratch = None if found.scratch_bytes is None else found.scratch_bytes + tables
+    state = None if found.state_bytes is None else found.state_bytes + _counters(sandbox.replica)
     stated = {
         "wire_bytes": (found.sent_bytes, setting.steps),
         "peak_bytes": (found.peak_bytes, 1),
         "messages": (found.messages, setting.steps),
         "backend_bytes": (found.backend_bytes, setting.steps),
-        "state_bytes": (found.state_bytes, 1),
+        "state_bytes": (state, 1),
         "scratch_bytes": (scratch, 1),
     }
     predicted = {name: total / over for name, (total, over) in stated.items() if total is not None}

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from paceline.base.counting import number_of
 from paceline.base.family import Params
 from paceline.families.training.api.sizes import SYNTHETIC, num_symbols, size_of
+from paceline.families.training.core.configuration import HUB
 from paceline.families.training.core.metrics import flops_per_token
-from paceline.families.training.core.parameters import wrong_data
+from paceline.families.training.core.parameters import OWN_MODEL, is_own_data, wrong_data
 
 SHARE_ROUNDING = 1e-6
 PROVED_STEPS = 6
@@ -40,6 +41,8 @@ def problems(
     rows = batch if whole_batch else batch // ranks
     if not whole_batch and batch % ranks:
         found.append(f"batch {batch} cannot be split between {number_of(ranks, 'rank')}")
+    if str(params["size"]).startswith(HUB):
+        return [f"size {params['size']} is of a published kind, which only data_parallel trains"]
     size = size_of(params)
     if size.heads % size.num_kv_heads:
         found.append(
@@ -50,6 +53,14 @@ def problems(
             f"size {params['size']} has the layers of a published model, which only data_parallel trains"
         )
     found += own
+    if params.get(OWN_MODEL) is None and is_own_data(str(params["data"])):
+        found.append(
+            f"data {params['data']} gives batches for a model of one's own: name it, model: FILE.py:FACTORY"
+            if OWN_MODEL in params
+            else f"data {params['data']} is one's own, which only data_parallel trains on"
+        )
+    if number(params, "context") < 2 and not is_own_data(str(params["data"])):
+        found.append("context 1 is below the least accepted value, 2")
     if steps < 2 * number(params, "window"):
         found.append(
             f"steps {steps} holds fewer than two windows of {params['window']}: the first is warm-up"
@@ -84,11 +95,11 @@ def _data_problems(params: Params, rows: int) -> list[str]:
     return found
 
 
-def estimate_s(params: Params, *, start_s: float = START_S) -> float:
+def estimate_s(params: Params, *, start_s: float = START_S) -> float | None:
     """Return seconds of one technique: training, proofs on every rank, evaluations; at what two cores do.
 
     A rank's proofs are of the whole batch; an evaluation is a third of a step's operations. Waiting for links and for
-    cores that other ranks have is left out.
+    cores that other ranks have is left out. None for a model of one's own.
 
     Args:
         params: Of the point.
@@ -97,6 +108,8 @@ def estimate_s(params: Params, *, start_s: float = START_S) -> float:
     size, context = size_of(params), number(params, "context")
     steps, ranks = number(params, "steps"), number(params, "ranks")
     operations = flops_per_token(params)
+    if params.get(OWN_MODEL) is not None:
+        return None  # of a user's own nobody knows
     if operations is None:  # whatever is left out, it is at most a third
         operations = size.flops_per_token(num_symbols(size, str(params["data"])), context)
     # A proof's step is the technique's, and the whole batch once more on each rank, by the process beside it.

@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
+from torch import Tensor
 
 from paceline.families.training.core import judging, oracle, point
 from paceline.families.training.core.callback import Callback, Outcome, Trial
@@ -25,7 +25,6 @@ from paceline.families.training.core.setting import (
     Setting,
     compile_shapes,
     compute_seconds,
-    local_batches,
     prepare_torch,
 )
 from paceline.families.training.core.strategy import Strategy
@@ -59,13 +58,8 @@ def run_block(session: Session, block: Block, strategy: Strategy) -> None:
         for case in block.cases:
             session.emit_failure(block, case, error)
         return
-    batches = _batches(session, block, setting)
-    # int16 holds every symbol, at most 256 of them, in a quarter of int64's memory.
-    held_out = torch.from_numpy(
-        setting.corpus.held_out(
-            session.draw_seed("held out", block.block), int(block.params["eval_batch"]), setting.context + 1
-        )
-    ).to(torch.int16)
+    batches = strategy.batches(session, block, setting)
+    held_out = setting.held_out(session.draw_seed("held out", block.block), int(block.params["eval_batch"]))
     # Once, before techniques: the first of them must not pay for what torch does once in a process.
     prepare_torch(setting.device)
     if not gc.get_freeze_count():
@@ -94,25 +88,14 @@ def run_block(session: Session, block: Block, strategy: Strategy) -> None:
             session.emit_result(block, case, ending)
 
 
-def _batches(session: Session, block: Block, setting: Setting) -> torch.Tensor:
-    """Draw this rank's sequences of all steps."""
-    last = session.rank == session.world_size - 1
-    return local_batches(
-        setting,
-        session,
-        corrupted=last and block.params["corrupted_rank"] == "last-rank",
-        data_overlap=float(block.params["data_overlap"]),
-    )
-
-
 def _train(
     session: Session,
     block: Block,
     case: Case,
     setting: Setting,
     strategy: Strategy,
-    batches: torch.Tensor,
-    held_out: torch.Tensor,
+    batches: Tensor,
+    held_out: Tensor,
 ) -> dict[str, Any]:
     """Prove, train and judge one technique.
 
@@ -186,7 +169,7 @@ def _result(
     }
 
 
-def _trial(session: Session, block: Block, case: Case, setting: Setting, batches: torch.Tensor) -> Trial:
+def _trial(session: Session, block: Block, case: Case, setting: Setting, batches: Tensor) -> Trial:
     """Make a technique, and draw after which steps memory is counted."""
     evaluations = int(block.params["evaluations"])
     # A technique cannot foresee the draw, so it cannot free for the count what it holds otherwise.
@@ -248,7 +231,7 @@ def _accounting(steps: int, figures: Figures, callbacks: Sequence[Callback]) -> 
     return found
 
 
-def _extra_seconds(session: Session, block: Block, setting: Setting, batches: torch.Tensor) -> float:
+def _extra_seconds(session: Session, block: Block, setting: Setting, batches: Tensor) -> float:
     """Return by how much the last rank's computation is longer: its own share's seconds, times the factor less one."""
     factor = float(block.params["slow_factor"])
     if factor == 1 or session.rank != session.world_size - 1:
@@ -271,7 +254,7 @@ def _run(loop: Loop, script: BareScript | None) -> list[float] | None:
 
 
 def _reference_script(
-    session: Session, block: Block, case: Case, setting: Setting, batches: torch.Tensor
+    session: Session, block: Block, case: Case, setting: Setting, batches: Tensor
 ) -> BareScript | None:
     if block.params["reference_timer"] == NONE:
         return None
@@ -284,9 +267,8 @@ def _reference_script(
 
 
 def _ceilings(block: Block, setting: Setting) -> dict[str, Any]:
-    size, vocabulary, experts = setting.size, setting.vocabulary, experts_of(block.params)
     return {
-        "parameters": size.parameters(vocabulary, experts.get("experts", 0)),
+        "parameters": setting.num_parameters(experts_of(block.params).get("experts", 0)),
         "flops_per_token": flops_per_token(block.params),
         "entropy_rate": setting.corpus.entropy_rate,
     }

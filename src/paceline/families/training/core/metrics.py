@@ -169,12 +169,12 @@ def flops_per_token(params: Params) -> float | None:
 
     Forward and backward, as ``Size.flops_per_token`` counts them; forward alone, a third of it, where a trace's routes
     are read and nothing is trained. None where some weights alone are trained: what backward leaves out then depends on
-    where they are.
+    where they are; and of a model of one's own.
 
     Args:
         params: Of the point, in base units.
     """
-    if params.get("trainable", "all") != "all":
+    if params.get("trainable", "all") != "all" or params.get("model") is not None:
         return None
     size, context = size_of(params), params["context"]
     assert isinstance(context, int)

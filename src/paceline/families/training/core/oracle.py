@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
-from paceline.families.training.api.model import next_symbol_loss
+from paceline.families.training.api.model import loss_of
+from paceline.families.training.api.own import Batch, OwnBatch, on_device
 from paceline.worker.session import Session
 
 LEAST_FALL = 0.005
@@ -76,11 +77,12 @@ REPEATABLE = OwnDeviation()
 
 def learnt(curve: Sequence[float]) -> bool:
     """Return whether a curve of held-out losses, in nats, ends lower than it begins by ``LEAST_FALL`` of it or more."""
-    return 1 - curve[-1] / curve[0] >= LEAST_FALL
+    # Of its size: losses of the user's own may be negative.
+    return curve[0] - curve[-1] >= LEAST_FALL * abs(curve[0])
 
 
 def held_out_loss(
-    model: nn.Module, weights: Sequence[Tensor], sequences: Tensor, device: torch.device
+    model: nn.Module, weights: Sequence[Tensor], sequences: Batch, device: torch.device
 ) -> float:
     """Return the loss of a model with the given weights on held-out sequences, in nats per symbol.
 
@@ -91,9 +93,14 @@ def held_out_loss(
             # Into the family's own model: a technique's modules may be wrapped, sharded or changed.
             parameter.copy_(weight)
         total = 0.0
-        for rows in torch.split(sequences, EVALUATION_ROWS):
+        parts = (
+            sequences.split(EVALUATION_ROWS)
+            if isinstance(sequences, OwnBatch)
+            else torch.split(sequences, EVALUATION_ROWS)
+        )
+        for rows in parts:
             # Weighted by rows, since the last part may be shorter.
-            total += float(next_symbol_loss(model, rows.to(device).long())) * len(rows)
+            total += float(loss_of(model, on_device(rows, device))) * len(rows)
     return total / len(sequences)
 
 
@@ -101,7 +108,7 @@ def losses(
     session: Session,
     model: nn.Module,
     snapshots: Sequence[Sequence[Tensor]],
-    sequences: Tensor,
+    sequences: Batch,
     *,
     shared: bool,
 ) -> list[float]:
@@ -135,7 +142,7 @@ def digest(weights: Sequence[Tensor]) -> str:
     """Return a digest of weights, bit for bit."""
     found = hashlib.sha256()
     for weight in weights:
-        found.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        found.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
 
 

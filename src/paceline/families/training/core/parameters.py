@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from paceline.base.family import Parameter, Scalar
+from paceline.base.own_code import DIGITS, is_reference
 from paceline.families.training.api.sizes import DIALECTS, MARKOV, SIZES
+from paceline.families.training.core.configuration import wrong_size
 
 FLOAT32, EAGER = "float32", "eager"
 NONE = "none"
@@ -22,9 +24,29 @@ def wrong_data(data: str) -> str | None:
         return None
     if colon and kind == DIALECTS and shift_of(where) is not None:
         return None
-    return (
-        f"data '{data}' is not one of: markov, dialects:SHIFT, bytes, bytes:PATH, hf:NAME@REVISION, hf:FOLDER"
-    )
+    if is_own_data(data):
+        return None
+    known = "markov, dialects:SHIFT, bytes, bytes:PATH, hf:NAME@REVISION, hf:FOLDER, FILE.py:FACTORY, MODULE:FACTORY"
+    return f"data '{data}' is not one of: {known}"
+
+
+OWN_MODEL, OWN_LOSS, SOURCES = "model", "loss", "sources"
+
+
+def is_own_data(data: str) -> bool:
+    """Tell whether the name of data is that of a factory: no kind of data here is called like its module."""
+    return data.partition(":")[0] not in ("bytes", "hf", MARKOV, DIALECTS) and is_reference(data)
+
+
+def wrong_reference(text: str) -> str | None:
+    """Say what is wrong with the name of somebody's own object; None where nothing is."""
+    return None if is_reference(text) else f"'{text}' is not of the form FILE.py:NAME or MODULE:NAME"
+
+
+def wrong_digest(text: str) -> str | None:
+    """Say what is wrong with a digest of files; None where nothing is."""
+    fits = len(text) == DIGITS and set(text) <= set("0123456789abcdef")
+    return None if fits else f"'{text}' is no digest: {DIGITS} hexadecimal digits, in quotes"
 
 
 def shift_of(text: str) -> float | None:
@@ -36,8 +58,46 @@ def shift_of(text: str) -> float | None:
     return shift if 0.0 < shift <= 4.0 else None
 
 
+OWN: tuple[Parameter, ...] = (
+    Parameter(
+        name=OWN_MODEL,
+        kind="text",
+        doc="A module of one's own in the place of the family's: FILE.py:FACTORY beside the suite, or MODULE:FACTORY "
+        "([how](howto/train-your-own-model.md)).",
+        default=None,
+        form=wrong_reference,
+        is_code=is_reference,
+    ),
+    Parameter(
+        name=OWN_LOSS,
+        kind="text",
+        doc="Its loss, named alike: called with its output and the batch's last tensor; default: the module returns "
+        "its loss.",
+        default=None,
+        form=wrong_reference,
+        is_code=is_reference,
+    ),
+    Parameter(
+        name=SOURCES,
+        kind="text",
+        doc="Digest of the files that these names bring along. A plan fills it in; a suite that states it holds them "
+        "to it.",
+        default=None,
+        form=wrong_digest,
+    ),
+)
+"""A model and data of the user's own."""
+
 MODEL: tuple[Parameter, ...] = (
-    Parameter(name="size", kind="choice", doc="Size of the model.", default="tiny", choices=tuple(SIZES)),
+    Parameter(
+        name="size",
+        kind="choice",
+        doc="Size of the model. In data_parallel also hf:FOLDER, the shape in a config.json of Llama's or Qwen2's kind "
+        "(no weights), and one that is written out, shape:L12-d768-h12-kv4-ff2048-v32000.",
+        default="tiny",
+        choices=tuple(SIZES),
+        form=wrong_size,
+    ),
 )
 
 KV_HEADS = Parameter(
@@ -56,9 +116,11 @@ RUN: tuple[Parameter, ...] = (
         "four ranks read one each, and each of which adds normal numbers of that deviation to symbols' logits; bytes: "
         "the running Python's standard library, byte by byte; bytes:PATH: a file, or those below a folder; "
         "hf:NAME@REVISION: the training split of a dataset of the hub; hf:FOLDER: of a local folder in one of its "
-        "formats.",
+        "formats; FILE.py:FACTORY or MODULE:FACTORY: batches for a model of one's own "
+        "([how](howto/train-your-own-model.md)).",
         default="markov",
         form=wrong_data,
+        is_code=is_own_data,
     ),
     Parameter(name="ranks", kind="count", doc="Number of ranks.", default=2, minimum=1),
     Parameter(name="link", kind="text", doc="A link of the runner; default: the runner's own.", default=None),
@@ -100,7 +162,14 @@ EXPERTS = Parameter(
 )
 
 TRAINING: tuple[Parameter, ...] = (
-    Parameter(name="context", kind="count", doc="Symbols that a sequence predicts.", default=64, minimum=2),
+    Parameter(
+        name="context",
+        kind="count",
+        doc="Symbols that a sequence predicts, at least 2. With data of one's own, what a sample counts as in tokens; "
+        "default there: 1.",
+        default=64,
+        minimum=1,
+    ),
     Parameter(
         name="optimizer", kind="choice", doc="The inner optimiser.", default="adamw", choices=OPTIMIZERS
     ),

@@ -11,6 +11,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from paceline.families.training.api.own import Batch, on_device
 from paceline.families.training.api.replica import Replica, Share
 from paceline.families.training.api.torch_parallel import local_part
 from paceline.families.training.core import oracle
@@ -119,7 +120,7 @@ class Sandbox:
 
     def step(
         self,
-        sequences_BS: Tensor,
+        sequences_BS: Batch,
         step: int,
         *,
         counted: Transients | None = None,
@@ -139,7 +140,7 @@ class Sandbox:
         with self.watch(proving=True), counted or nullcontext():
             replica.comm.begin_call()
             replica.set_rate(replica.task.rate(step))
-            replica.forward_backward(sequences_BS.to(replica.task.device).long())
+            replica.forward_backward(on_device(sequences_BS, replica.task.device))
             if digests is not None:
                 # Here, where gradients were just taken: what a forward synchronises
                 # belongs to the round that ended before it.
@@ -206,7 +207,7 @@ def _bits(parameter: Tensor) -> Tensor:
     part = local_part(parameter).detach()
     if part.numel() and not part.untyped_storage().nbytes():
         return torch.empty(0, dtype=torch.uint8)
-    return part.contiguous().view(torch.uint8)
+    return part.contiguous().reshape(-1).view(torch.uint8)
 
 
 def _alike(left: Tensor, right: Tensor) -> bool:

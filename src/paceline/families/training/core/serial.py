@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from paceline.families.training.api.own import on_device
 from paceline.families.training.api.replica import Replica
 from paceline.families.training.core.setting import Setting
 from paceline.worker.session import Session
@@ -35,12 +36,12 @@ def leave_gradients(serial: Replica, setting: Setting, whole_BS: Tensor, world_s
     device = setting.device
     # In float32 the gradient of the whole batch is the mean of the shares' up to the order of sums.
     if not setting.by_share or world_size == 1:
-        serial.forward_backward(whole_BS.to(device).long())
+        serial.forward_backward(on_device(whole_BS, device))
         return
     trained = [p for p in serial.model.parameters() if p.requires_grad]
     sums = [torch.zeros_like(p, dtype=torch.float64) for p in trained]
     for rank in range(world_size):
-        serial.forward_backward(whole_BS[list(setting.rows(rank, world_size))].to(device).long())
+        serial.forward_backward(on_device(whole_BS[list(setting.rows(rank, world_size))], device))
         for total, parameter in zip(sums, trained, strict=True):
             total.add_(gradient_of(parameter))
     for total, parameter in zip(sums, trained, strict=True):

@@ -7,10 +7,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from paceline.families.training.api.absence import Absence
 from paceline.families.training.api.model import Layer, Transformer, loss_and_gradients
+from paceline.families.training.api.own import Batch, on_device
 from paceline.families.training.api.replica import Replica, Task
 from paceline.families.training.api.sizes import Size
 from paceline.families.training.core.corpus import Corpus
@@ -82,17 +83,24 @@ class Setting:
         """Symbols of the model; data of fewer use the first of them."""
         return max(self.size.symbols, self.corpus.vocabulary)
 
-    def model(self) -> Transformer:
+    def model(self) -> nn.Module:
         """Return the model with its initial weights, as the point trains it."""
-        model = self.judge()
+        model = self._made()
         if self.dtype != FLOAT32:
             model.narrow = TORCH_DTYPES[self.dtype]
         if self.compiled:
             model.compile_layers()
         return model
 
-    def judge(self) -> Transformer:
+    def judge(self) -> nn.Module:
         """Return the model with its initial weights, eager and in float32, as all points are judged."""
+        return self._made()
+
+    def num_parameters(self, experts: int) -> int:
+        """Return the number of the model's parameters, by closed form."""
+        return self.size.parameters(self.vocabulary, experts)
+
+    def _made(self) -> Transformer:
         # Made where it trains; its weights are drawn on the host (Transformer.initialise).
         with torch.device(self.device):
             model = Transformer(
@@ -174,6 +182,10 @@ class Setting:
         drawn = self.corpus.train(self.data_seed, step, rows, self.batch_size, self.context + 1)
         return torch.from_numpy(drawn).to(torch.int16)
 
+    def held_out(self, seed: int, count: int) -> Tensor:
+        """Return sequences that are judged, (count, context + 1), as int16, which holds all symbols."""
+        return torch.from_numpy(self.corpus.held_out(seed, count, self.context + 1)).to(torch.int16)
+
 
 Own = TypeVar("Own", bound=Setting)
 
@@ -202,19 +214,19 @@ def compile_shapes(setting: Setting, session: Session) -> None:
         shapes.append(range(setting.batch_size))  # what techniques are held against
     try:
         for rows in shapes:
-            loss_and_gradients(setting.model(), setting.batch(0, rows).to(setting.device).long())
+            loss_and_gradients(setting.model(), on_device(setting.batch(0, rows), setting.device))
     except Exception as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise CaseError("unsupported", f"torch.compile failed: {reason}") from error
 
 
-def compute_seconds(setting: Setting, sequences_BS: Tensor) -> float:
+def compute_seconds(setting: Setting, sequences_BS: Batch) -> float:
     """Return the median seconds of forward and backward of one rank's share, without any technique."""
     model = setting.model()
     seconds = []
     for _ in range(CALIBRATION_STEPS):
         begin = _clock_ns()
-        loss_and_gradients(model, sequences_BS.to(setting.device).long())
+        loss_and_gradients(model, on_device(sequences_BS, setting.device))
         if setting.device.type != "cpu":
             torch.accelerator.synchronize()
         # Synchronised before the clock is read: launches of kernels return at once.

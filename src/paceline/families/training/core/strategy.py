@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from paceline.base.family import Metric
 from paceline.families.training.api.replica import Replica
@@ -14,7 +14,7 @@ from paceline.families.training.core import corpus, gate, judging
 from paceline.families.training.core.callback import Callback, Trial
 from paceline.families.training.core.corpus import Corpus
 from paceline.families.training.core.gate import Proved
-from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.setting import Setting, local_batches
 from paceline.families.training.core.trained import Trained
 from paceline.worker.session import Block, Case, CaseError, Session
 
@@ -32,6 +32,17 @@ def load_data(params: Mapping[str, Any]) -> Corpus:
 def as_drawn(session: Session, block: Block, setting: Setting) -> Setting:
     """Return the setting as it is."""
     return setting
+
+
+def all_batches(session: Session, block: Block, setting: Setting) -> Tensor:
+    """Draw this rank's sequences of all steps, (steps, rows, context + 1), as int16."""
+    last = session.rank == session.world_size - 1
+    return local_batches(
+        setting,
+        session,
+        corrupted=last and block.params["corrupted_rank"] == "last-rank",
+        data_overlap=float(block.params["data_overlap"]),
+    )
 
 
 def clear_nothing(session: Session, setting: Setting) -> None:
@@ -57,13 +68,15 @@ class Strategy:
     """Loads the data of a point."""
     prepare: Callable[[Session, Block, Setting], Setting] = as_drawn
     """Completes the setting of a block: who reads what, layers of another kind, a trained model, a folder."""
+    batches: Callable[[Session, Block, Setting], Tensor] = all_batches
+    """Draws what this rank reads in each step."""
     clear: Callable[[Session, Setting], None] = clear_nothing
     """Removes what ``prepare`` has made, at the block's end."""
     prove: Callable[[Session, Block, Case, Setting], Proved] = gate.prove
     """Proves a technique before it is timed."""
     callbacks: Callable[[Trial], Sequence[Callback]] = no_callbacks
     """Makes what is done beside a technique's steps, and what is measured of it."""
-    losses: Callable[[Session, Case, Setting, Trained, torch.Tensor], Losses] = judging.losses
+    losses: Callable[[Session, Case, Setting, Trained, Tensor], Losses] = judging.losses
     """Judges copies of the weights; no losses where nothing is trained."""
     together: Callable[[Block, Results], None] = nothing_together
     """Adds what takes the results of all techniques of a block."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from paceline.families.training.api.absence import Absence
+from paceline.families.training.api.own import on_device
 from paceline.families.training.api.replica import Replica
 from paceline.families.training.core.callback import Callback, overrides
 from paceline.families.training.core.carried import KernelCounts
@@ -146,7 +147,7 @@ class Loop:
         if not self.trained.took[-1]:
             self._leave_out(step)
             return
-        sequences_BS = self.batches[step].to(replica.task.device).long()
+        sequences_BS = on_device(self.batches[step], replica.task.device)
         keeping = self._around[0].around_passes() if self._around else nullcontext()
         # looked up before a technique runs: what it replaces and puts back within a step moves none of it
         clock = _clock_ns if self._marks is None else self._marks.mark

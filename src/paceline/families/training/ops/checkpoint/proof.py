@@ -15,6 +15,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from paceline.families.training.api.own import on_device
 from paceline.families.training.core.sandbox import Sandbox, make_sandbox
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.ops.checkpoint.saving import (
@@ -78,7 +79,7 @@ def _step(sandbox: Sandbox, setting: Setting, step: int) -> None:
     with sandbox.watch(proving=True):
         replica.comm.begin_call()
         replica.set_rate(replica.task.rate(step))
-        replica.forward_backward(setting.batch(step, rows).to(setting.device).long())
+        replica.forward_backward(on_device(setting.batch(step, rows), setting.device))
         replica.exchange_gradients(step)
     with watch(sandbox):
         replica.before_update()

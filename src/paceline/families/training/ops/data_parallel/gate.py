@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.families.training.api.own import on_device
 from paceline.families.training.core import gate as core
 from paceline.families.training.core.gate import STEPS, Proved, is_exact
 from paceline.families.training.core.promises import Elastic, Training
@@ -44,7 +45,7 @@ def prove_caught(session: Session, block: Block, case: Case, setting: Setting) -
         gradient_probe.listen()
         sandbox.step(rows, step)
         gradient_probe.note(None)
-        serial.forward_backward(rows.to(setting.device).long())
+        serial.forward_backward(on_device(rows, setting.device))
         own.note([gradient_of(p) for p in parameters])
         apart = distance(gradient_probe.notes[-1], own.notes[-1])
         seen = (

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any, cast
+
+from torch import Tensor
 
 from paceline.families.training.api.absence import Absence
+from paceline.families.training.api.own import handed_on
 from paceline.families.training.core import measurement
 from paceline.families.training.core.callback import Callback, Trial
-from paceline.families.training.core.parameters import NONE
+from paceline.families.training.core.corpus import Corpus
+from paceline.families.training.core.own_checks import own_data, own_setting
+from paceline.families.training.core.own_setting import OwnSetting
+from paceline.families.training.core.parameters import NONE, OWN_MODEL, is_own_data
 from paceline.families.training.core.sealed import sealed
 from paceline.families.training.core.setting import Setting
-from paceline.families.training.core.strategy import Strategy
+from paceline.families.training.core.strategy import Strategy, all_batches, load_data
 from paceline.families.training.ops.data_parallel.gap import add_gap_closed
 from paceline.families.training.ops.data_parallel.gate import prove
 from paceline.families.training.ops.data_parallel.gradient_probe import Riding
@@ -23,8 +30,21 @@ from paceline.worker.session import Block, Session
 __all__ = ["run_block", "sealed"]
 
 
+def load(params: Mapping[str, Any]) -> Corpus:
+    """Load a point's data, of the family's or of the user's."""
+    if is_own_data(str(params["data"])):
+        return cast("Corpus", own_data(params))  # asked for text by nobody: its setting gives the batches
+    return load_data(params)
+
+
 def prepare(session: Session, block: Block, setting: Setting) -> Setting:
-    """Say who leaves and comes back."""
+    """Say who leaves and comes back, and bring the user's own module and data.
+
+    Raises:
+        CaseError: ``invalid``: these cannot be trained.
+    """
+    if block.params[OWN_MODEL] is not None:
+        setting = own_setting(session, block, setting)
     if block.params["absent_rank"] == NONE:
         return setting
     return replace(setting, absence=Absence.of_last(session.world_size, setting.steps))
@@ -37,8 +57,22 @@ def callbacks(trial: Trial) -> Sequence[Callback]:
     return (Losses(trial), *back, Riding(trial))
 
 
+def batches(session: Session, block: Block, setting: Setting) -> Tensor:
+    """Draw this rank's sequences, or batches of the user's, of all steps."""
+    if not isinstance(setting, OwnSetting) or setting.data is None:
+        return all_batches(session, block, setting)
+    rows = setting.rows(session.rank, session.world_size)
+    return handed_on([setting.batch(step, rows) for step in range(setting.steps)])
+
+
 STRATEGY = Strategy(
-    metrics=METRICS, prepare=prepare, prove=prove, callbacks=callbacks, together=add_gap_closed
+    metrics=METRICS,
+    load=load,
+    prepare=prepare,
+    batches=batches,
+    prove=prove,
+    callbacks=callbacks,
+    together=add_gap_closed,
 )
 
 

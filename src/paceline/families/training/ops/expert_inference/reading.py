@@ -51,6 +51,7 @@ def _delivered(
     if not isinstance(sandbox.replica, ExpertDecoder):
         raise CaseError("refused", "it is no ExpertDecoder (paceline.families.training.api.expert.decoder)")
     serial = setting.model()
+    assert isinstance(serial, Transformer)
     found = []
     for number in range(PASSES):
         batch = setting.batch(number, range(setting.batch_size))
@@ -143,6 +144,7 @@ def judge_losses(session: Session, setting: Setting, losses: list[float]) -> Non
     """
     rows = session.control.gather([losses])
     model, problem = setting.model(), None
+    assert isinstance(model, Transformer)
     for step in range(session.rank, setting.steps, session.world_size):
         _force(setting, model, step)
         batch = setting.batch(step, range(setting.batch_size)).to(setting.device).long()
