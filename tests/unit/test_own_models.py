@@ -57,7 +57,7 @@ def test_a_module_is_called_as_its_batches_say(
     content: Any, loss: Callable[[Any, Any], Any] | None, expected: float
 ) -> None:
     model = OwnModel(Adding(), loss, draws=False)
-    assert float(loss_of(model, batch_of(content))) == expected
+    assert loss_of(model, batch_of(content)).item() == expected
 
 
 def test_a_loss_is_a_number_or_the_loss_of_an_output() -> None:

@@ -118,9 +118,9 @@ def test_mistakes_have_their_place(folder: Path, old: str, new: str, said: str) 
         ([("data: net.py:batches", "data: markov")], "is for data of one's own"),
         (
             [("op: data_parallel,", "op: data_parallel, corrupted_rank: last-rank,")],
-            "corrupted_rank last-rank changes",
+            "corrupted_rank last-rank is for",
         ),
-        ([("op: data_parallel,", "op: data_parallel, data_overlap: 0.5,")], "data_overlap 0.5 changes"),
+        ([("op: data_parallel,", "op: data_parallel, data_overlap: 0.5,")], "data_overlap 0.5 is for"),
     ],
 )
 def test_what_has_no_meaning_for_it_is_refused(

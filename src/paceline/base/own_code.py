@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError, expected_one_of
 
 REFERENCE = re.compile(r"(?P<module>[^:]*\.py|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
@@ -220,7 +221,7 @@ def _with_neighbours(path: Path, root: Path, key: str) -> list[Path]:
     total = sum(p.stat().st_size for p in found)
     if len(found) > MOST_FILES or total > MOST_BYTES:
         raise UserError(
-            f"{path.name} imports {len(found)} files, {total} bytes, from below {root}",
+            f"{path.name} imports {number_of(len(found), 'file')}, {total} bytes, from below {root}",
             where=key,
             expected=f"at most {MOST_FILES} files and {MOST_BYTES} bytes",
             fix="install them as a package, and name its module",

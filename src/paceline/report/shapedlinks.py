@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.analysis.points import Point
+from paceline.base.counting import number_of
 from paceline.base.units import format_size
 
 SENT = "wire_bytes"
@@ -20,8 +21,8 @@ def burst_note(points: Sequence[Point]) -> list[str]:
     count = sum(_sent_bytes(point) <= burst for point, burst in known)
     sizes = " to ".join(format_size(size) for size in sorted({min(fitting), max(fitting)}))
     return [
-        f"at {count} of {len(points)} points no rank sends more in a call than the link's burst ({sizes}), which "
-        "passes at memory speed: the link's delay is in these times, and its rate is hardly"
+        f"at {count} of {number_of(len(points), 'point')} no rank sends more in a call than the link's burst "
+        f"({sizes}), which passes at memory speed: the link's delay is in these times, and its rate is hardly"
     ]
 
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
+from paceline.base.counting import number_of
 from paceline.families.training.api.own import OwnBatch
 from paceline.families.training.core.own_generators import Generators, mixed
 from paceline.families.training.core.own_loading import Named
@@ -118,7 +119,7 @@ class OwnData:
             kept = range(len(source)) if splits else range(0, len(source), HELD_OUT_SHARE)
             if len(kept) < count:
                 self.refuse(
-                    f"holds {len(kept)} samples out",
+                    f"holds {number_of(len(kept), 'sample')} out",
                     f"eval_batch of them, {count}; or eval_batch: {len(kept)}",
                 )
             content = default_collate([source[i] for i in kept[:count]])
@@ -189,7 +190,8 @@ class OwnData:
         steps = count // self.batch_size
         if not steps:
             self.refuse(
-                f"has {count} samples to train on", f"a step of them or more, batch {self.batch_size}"
+                f"has {number_of(count, 'sample')} to train on",
+                f"a step of them or more, batch {self.batch_size}",
             )
         first = number % steps * self.batch_size
         order = _order(count, seed, number // steps)
@@ -243,11 +245,10 @@ class OwnData:
                 "as many in each tensor",
             )
         if rows is not None and counts[0] != rows:
-            text = (
-                f"{rows}, which is batch {self.batch_size} over {self.world_size} ranks (argument batch_size)"
-            )
+            text = f"{rows}, which is batch {self.batch_size} over {number_of(self.world_size, 'rank')} (argument batch_size)"
             self.refuse(
-                f"gave {counts[0]} samples in {where}", text if rows != self.batch_size else str(rows)
+                f"gave {number_of(counts[0], 'sample')} in {where}",
+                text if rows != self.batch_size else str(rows),
             )
         return OwnBatch(content=content, seeds=torch.zeros(counts[0], dtype=torch.int64))
 

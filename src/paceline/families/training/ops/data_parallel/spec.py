@@ -42,7 +42,7 @@ def own_problems(params: Params) -> list[str]:
         )
     if own_data:
         found += [
-            f"{name} {params[name]} changes what the family draws, and not data of one's own"
+            f"{name} {params[name]} is for what the family draws, and not for data of one's own"
             for name, usual in (("corrupted_rank", NONE), ("data_overlap", 0.0))
             if params[name] != usual
         ]
