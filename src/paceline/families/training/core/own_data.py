@@ -245,7 +245,8 @@ class OwnData:
                 "as many in each tensor",
             )
         if rows is not None and counts[0] != rows:
-            text = f"{rows}, which is batch {self.batch_size} over {number_of(self.world_size, 'rank')} (argument batch_size)"
+            ranks = number_of(self.world_size, "rank")
+            text = f"{rows}, which is batch {self.batch_size} over {ranks} (argument batch_size)"
             self.refuse(
                 f"gave {number_of(counts[0], 'sample')} in {where}",
                 text if rows != self.batch_size else str(rows),
