@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from paceline.families.datasheet_tables import Datasheet
 from paceline.families.training.api.sizes import SIZES, num_symbols, size_of
 from paceline.families.training.core import figures, measurement
 from paceline.families.training.core.metrics import DERIVED, flops_per_token
+from paceline.families.training.core.setting import Setting
 from paceline.families.training.spec import FAMILY
 from paceline.spec import content
 from paceline.spec.plan import Selection, make_plan
@@ -71,6 +73,7 @@ def test_utilisation_times_peak_times_time_is_what_the_record_says(
         vocabulary=num_symbols(size_of(params), str(params["data"])),
         corpus=SimpleNamespace(entropy_rate=None),
     )
+    setting.num_parameters = partial(Setting.num_parameters, setting)
     ceilings = measurement._ceilings(SimpleNamespace(params=params), setting)  # type: ignore[arg-type]
     assert told["mfu"]["samples"][0] * PEAK / TOKENS_PER_S == pytest.approx(ceilings["flops_per_token"])
     (derived,) = [d for d in DERIVED if d.name == "model_flops_per_rank"]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from paceline.base.account import with_home
 from paceline.base.errors import UserError
 from paceline.base.plaindata import loads
 from paceline.families.training.api.sizes import (
@@ -59,7 +60,7 @@ def read_shape(folder: str) -> Size:
     Raises:
         UserError: There is none, or the model has parts that the family's does not have.
     """
-    path = Path(folder).expanduser()
+    path = with_home(folder)
     file = path if path.name.endswith(".json") else path / "config.json"
     where = "size"
     try:
