@@ -43,6 +43,9 @@ def test_exactly_a_burst_passes_and_one_byte_more_does_not() -> None:
     assert not burst_note(points({1 << 18: 1001.0}, {"burst_bytes": 1000}))
 
 
-@pytest.mark.parametrize("calibrated", [None, {"burst_bytes": 0}, {"round_trip_s": 1e-4}])
+@pytest.mark.parametrize(
+    "calibrated",
+    [None, {"burst_bytes": 0}, {"round_trip_s": 1e-4}, ["a"], {"burst_bytes": "1000"}, {"burst_bytes": [1]}],
+)
 def test_a_link_that_is_not_shaped_has_no_burst(calibrated: Any) -> None:
     assert burst_note(points(SENT, calibrated)) == []

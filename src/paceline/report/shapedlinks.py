@@ -27,12 +27,13 @@ def burst_note(points: Sequence[Point]) -> list[str]:
 
 
 def _burst_bytes(point: Point) -> int:
-    """Return the burst of a point's shaped link; 0 where it has none, or nobody measured it."""
+    """Return the burst of a point's shaped link; 0 where it has none, nobody measured it, or a record has no number."""
     for cell in point.cells.values():
         for measurement in cell.measurements[:1]:
             calibrated = (measurement.ceilings or {}).get("calibrated")
-            if calibrated:
-                return int(calibrated.get("burst_bytes", 0))
+            burst = calibrated.get("burst_bytes") if isinstance(calibrated, dict) else None
+            if type(burst) is int and burst > 0:
+                return burst
     return 0
 
 
