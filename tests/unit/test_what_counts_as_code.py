@@ -75,7 +75,9 @@ def test_only_files_that_enter_a_number_make_its_code_dirty_and_are_named(
 def test_a_suite_and_a_technique_of_a_run_are_its_code(tmp_path: Path) -> None:
     suite = suite_text.load(tmp_path)
     name = next(iter(suite.sources))
-    blocks = [{"family": suite.family.name, "cases": [{"technique": name}]}]
+    blocks = [
+        {"suite": suite.name, "family": suite.family.name, "params": {}, "cases": [{"technique": name}]}
+    ]
     assert used_files([suite], blocks) == [suite.path, suite.sources[name].path]
 
 
