@@ -546,7 +546,7 @@
   document.querySelectorAll("[data-two]").forEach(narrowed);
   document.querySelectorAll("[data-narrow]").forEach(narrowing);
   document.querySelectorAll(".scroll:not(.doc .scroll, [data-two] .scroll) > table").forEach(equip);
-  reveal();
   addEventListener("hashchange", reveal);
   addEventListener("hashchange", () => { if (location.hash.includes("=")) location.reload(); });
+  reveal();
 })();

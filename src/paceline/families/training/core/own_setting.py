@@ -13,8 +13,8 @@ from paceline.families.training.api.own import Loss, OwnModel, handed_on
 from paceline.families.training.core.own_data import OwnData
 from paceline.families.training.core.own_generators import Generators
 from paceline.families.training.core.own_loading import Named, load_named
-from paceline.families.training.core.parameters import FLOAT32, OWN_LOSS, OWN_MODEL
-from paceline.families.training.core.setting import TORCH_DTYPES, Setting
+from paceline.families.training.core.parameters import OWN_LOSS, OWN_MODEL
+from paceline.families.training.core.setting import Setting
 
 NORMS = (nn.modules.batchnorm._NormBase,)
 """Modules that keep running statistics, which are nobody's parameters."""
@@ -71,34 +71,26 @@ class OwnSetting(Setting):
         found: object = self.corpus
         return found if isinstance(found, OwnData) else None
 
-    def model(self) -> nn.Module:
-        """Return the module with its initial weights, as the point trains it."""
-        model = self._wrapped()
-        model.train()
-        if self.dtype != FLOAT32:
-            model.narrow = TORCH_DTYPES[self.dtype]
-        if self.compiled:
-            model.compile_layers()
-        return model
-
     def judge(self) -> nn.Module:
         """Return the module as it is judged: eager, in float32, without random numbers, by the statistics of what it is
         judged on, since running ones are averaged by no technique.
         """
-        model = self._wrapped()
+        model = self._made()
         model.eval()
         for part in model.modules():
             if isinstance(part, NORMS):
                 part.train()
         return model
 
-    def _wrapped(self) -> OwnModel:
+    def _made(self) -> OwnModel:
         inner = self.own.made(self.model_seed, self.offered(), self.device)
         if self.start is not None:
             with torch.no_grad():
                 for parameter, weight in zip(inner.parameters(), self.start, strict=True):
                     parameter.copy_(weight)
-        return OwnModel(inner, self.own.loss, draws=self.own.draws)
+        model = OwnModel(inner, self.own.loss, draws=self.own.draws)
+        model.train()  # a factory may hand over a module as it is judged
+        return model
 
     def offered(self) -> dict[str, Any]:
         """Return what the model's factory may ask for beside seed and folder."""

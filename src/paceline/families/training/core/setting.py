@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from paceline.families.training.api.absence import Absence
 from paceline.families.training.api.model import Layer, Transformer, loss_and_gradients
-from paceline.families.training.api.own import Batch, on_device
+from paceline.families.training.api.own import Batch, OwnModel, on_device
 from paceline.families.training.api.replica import Replica, Task
 from paceline.families.training.api.sizes import Size
 from paceline.families.training.core.corpus import Corpus
@@ -100,7 +100,7 @@ class Setting:
         """Return the number of the model's parameters, by closed form."""
         return self.size.parameters(self.vocabulary, experts)
 
-    def _made(self) -> Transformer:
+    def _made(self) -> Transformer | OwnModel:
         # Made where it trains; its weights are drawn on the host (Transformer.initialise).
         with torch.device(self.device):
             model = Transformer(
