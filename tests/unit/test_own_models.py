@@ -84,10 +84,10 @@ def test_a_module_that_draws_draws_by_its_batch_and_leaves_others_generators_alo
     model = OwnModel(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 1)), squared, draws=True)
     whole = OwnBatch(content=(torch.ones(4, 8), torch.zeros(4, 1)), seeds=torch.tensor([5, 9, 6, 10]))
     torch.manual_seed(1)
-    first = float(loss_of(model, whole[[0, 2]]))
+    first = loss_of(model, whole[[0, 2]]).item()
     after = torch.rand(1)
-    assert float(loss_of(model, whole[[0, 2]])) == first
-    assert float(loss_of(model, whole[[1, 3]])) != first
+    assert loss_of(model, whole[[0, 2]]).item() == first
+    assert loss_of(model, whole[[1, 3]]).item() != first
     torch.manual_seed(1)
     assert torch.equal(torch.rand(1), after)
 
@@ -95,7 +95,7 @@ def test_a_module_that_draws_draws_by_its_batch_and_leaves_others_generators_alo
 def test_judged_modules_draw_nothing() -> None:
     model = OwnModel(nn.Sequential(nn.Linear(8, 1), nn.Dropout(0.5)), squared, draws=True).eval()
     batch = batch_of((torch.ones(4, 8), torch.zeros(4, 1)))
-    assert float(loss_of(model, batch)) == float(loss_of(model, batch))
+    assert loss_of(model, batch).item() == loss_of(model, batch).item()
 
 
 def test_gradients_of_a_batch_are_left_in_the_users_parameters() -> None:
