@@ -11,6 +11,7 @@ The standard library is enough for this file, because it runs before anything is
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import re
@@ -44,6 +45,9 @@ ASKS_FOR_TORCH = ("accelerate",)
 BUILT_ON_NUMPY = frozenset({"pandas", "pandas-stubs", "scipy"})
 NOT_COMPILED = r"[/\\](site|dist)-packages[/\\](.*[/\\])?(tests|transformers[/\\]models)[/\\]"
 """Folders that hold a third of all source: libraries' own tests, and networks of which nobody imports more than two."""
+TRUE = ("1", "true", "yes", "on")
+LOCATIONS = ("index-url", "extra-index-url", "find-links", "constraint")
+"""Where pip is told to look, by names that uv's own pip knows too."""
 PATH_FILE = "kept-torch.pth"
 CHOICE_FILE = ".torch"
 
@@ -118,6 +122,23 @@ def requirements_beside_torch(extras: Sequence[str]) -> list[str]:
     return [r for extra in ("", *extras) for r in table[extra] if named(r) not in without]
 
 
+def as_uv_is_told(listed: str) -> list[str]:
+    """Return arguments for ``uv pip install`` that say what pip's configuration says; uv reads none of it.
+
+    Args:
+        listed: What ``pip config list`` prints. Of a name that is there twice the environment's holds, then the one
+            for ``pip install``, then the one for all commands, as pip has it.
+    """
+    held: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    for section, name, value in re.findall(r"^(:env:|global|install)\.([a-z-]+)=(.*)$", listed, re.MULTILINE):
+        held[section][name] = str(ast.literal_eval(value))
+    said = held["global"] | held["install"] | held[":env:"]
+    told = [part for name in LOCATIONS for place in said.get(name, "").split() for part in (f"--{name}", place)]
+    # uv stops at the first index that has a package at all; pip looks in all of them for the best version.
+    several = ["--index-strategy", "unsafe-best-match"] if "extra-index-url" in said else []
+    return [*told, *several, *(["--no-index"] if said.get("no-index", "").lower() in TRUE else [])]
+
+
 def check_floor(version: str, requirements: Sequence[str]) -> None:
     """Refuse a torch below the floor in pyproject.toml; a vendor's pre-release of a version counts as that version."""
     (floor,) = (r for r in requirements if named(r) == "torch")
@@ -139,7 +160,7 @@ class Environment:
         if not self.python.exists():
             subprocess.run([sys.executable, "-m", "venv", *without, str(folder)], check=True)
         tool = (
-            ["uv", "pip", "install", "--python", str(self.python)]
+            ["uv", "pip", "install", "--python", str(self.python), *as_uv_is_told(pips_configuration())]
             if installer == "uv"
             else [str(self.python), "-m", "pip", "install", "--disable-pip-version-check"]
         )
@@ -245,6 +266,12 @@ def install_keep(environment: Environment, extras: Sequence[str]) -> None:
         environment.install("--constraint", file.name, *requirements_beside_torch(extras))
     environment.install("--no-deps", "--editable", ".")
     print(f"kept torch {version} of {found['torch'].locate_file('')}")
+
+
+def pips_configuration() -> str:
+    """Return what pip is told on this machine, in its own words; nothing where this Python has no pip."""
+    asked = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout
 
 
 def see_packages_of_this_python(environment: Environment) -> list[str]:

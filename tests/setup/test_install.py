@@ -121,6 +121,43 @@ def test_the_default_does_not_replace_a_vendors_torch(home: Path, tmp_path: Path
     assert "make setup TORCH=keep" in done.stderr
 
 
+@pytest.mark.gate
+@pytest.mark.parametrize(
+    ("listed", "told"),
+    [
+        ("", []),
+        ("global.cert='/etc/ca.crt'\nglobal.timeout='9'\n", []),
+        ("global.find-links='/a\\n/b'\n", ["--find-links", "/a", "--find-links", "/b"]),
+        (
+            "global.index-url='https://one'\ninstall.index-url='https://two'\n:env:.index-url='https://three'\n",
+            ["--index-url", "https://three"],
+        ),
+        (
+            "global.extra-index-url='https://x file:///y'\nglobal.constraint='/c.txt'\nglobal.no-index='true'\n",
+            ["--extra-index-url", "https://x", "--extra-index-url", "file:///y", "--constraint", "/c.txt"]
+            + ["--index-strategy", "unsafe-best-match", "--no-index"],
+        ),
+        ("download.find-links='/other-command'\n:env:.no-index='0'\n", []),
+    ],
+)
+def test_uv_is_told_what_pip_is_told(install: ModuleType, listed: str, told: list[str]) -> None:
+    assert install.as_uv_is_told(listed) == told
+
+
+def test_uv_installs_from_where_pip_is_told_to_look(home: Path, tmp_path: Path) -> None:
+    wheel(tmp_path / "wheels", "torch", "2.13.0+cpu")
+    (tmp_path / "pip.conf").write_text(f"[global]\nno-index = true\nfind-links = {tmp_path / 'wheels'}\n")
+    code = (
+        f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); from pathlib import Path; import install; "
+        f"here = install.Environment(Path({str(tmp_path / 'venv')!r}), 'uv', dry_run=True); "
+        "sys.exit(not here.has('--no-deps', 'torch==2.13.0+cpu'))"
+    )
+    environment = bare_environment(home) | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment["PIP_CONFIG_FILE"] = str(tmp_path / "pip.conf")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_torch_below_the_floor_is_refused_and_a_vendors_prerelease_is_not(install: ModuleType) -> None:
     with pytest.raises(install.SetupError, match=r"2\.8\.1\+cu126; pyproject\.toml asks for torch>=2\.9"):
         install.check_floor("2.8.1+cu126", ["numpy>=1.26", "torch>=2.9"])
