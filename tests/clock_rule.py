@@ -16,6 +16,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from syntax_trees import tree_of
+
 CLOCKS = frozenset(
     f"{name}{unit}"
     for name in ("perf_counter", "monotonic", "process_time", "thread_time", "time", "clock_gettime")
@@ -32,7 +34,7 @@ ELSEWHERE = frozenset(("measured", "full"))
 
 def breaches(source: str) -> list[str]:
     """Return the lines of a test module of the gate that ask a clock, each with what it does."""
-    tree = ast.parse(source)
+    tree = tree_of(source)
     if _marks_of_module(tree) & ELSEWHERE:
         return []
     clocks, lines = _names_of_clocks(tree), source.splitlines()

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from syntax_trees import nodes_of, tree_of
+
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "paceline"
 DOCUMENT = SOURCE.parents[1] / "docs" / "parsed-fields.md"
 MARK = "<!-- table -->\n"
@@ -93,7 +95,7 @@ PARSED = tuple(
 
 def fields_of(source: str, name: str) -> list[str]:
     """Return the fields of a dataclass in a module's text."""
-    found = next(n for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == name)
+    found = next(n for n in tree_of(source).body if isinstance(n, ast.ClassDef) and n.name == name)
     return [
         s.target.id for s in found.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)
     ]
@@ -103,7 +105,7 @@ def fields_of(source: str, name: str) -> list[str]:
 def read_in(source: str) -> frozenset[str]:
     """Return the names of attributes that a module's text takes, and of fields that it names for ``getattr``."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             found.add(node.attr)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "attrgetter"):

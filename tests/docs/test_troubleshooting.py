@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from syntax_trees import tree_of
 
 from paceline.base.counting import plural_of
 
@@ -26,7 +27,7 @@ def said() -> str:
         *(ROOT / "setup").glob("*.py"),
         *(ROOT / "containers").glob("*.py"),
     ]
-    lines = [text for path in files for text in texts(ast.parse(path.read_bytes()))]
+    lines = [text for path in files for text in texts(tree_of(path.read_bytes()))]
     return "\n".join(lines)
 
 
@@ -63,5 +64,5 @@ def test_a_quoted_message_is_one_of_the_program(message: str) -> None:
 
 def test_a_message_that_nobody_says_is_found() -> None:
     assert "the machine is haunted" not in said()
-    assert texts(ast.parse('x = f"a {b} c" "d"'))[0] == f"a {HOLE} cd"
-    assert texts(ast.parse("f\"{number_of(n, 'launch')}\""))[0] == f"{HOLE} launches"
+    assert texts(tree_of('x = f"a {b} c" "d"'))[0] == f"a {HOLE} cd"
+    assert texts(tree_of("f\"{number_of(n, 'launch')}\""))[0] == f"{HOLE} launches"

@@ -134,8 +134,17 @@ def test_the_default_does_not_replace_a_vendors_torch(home: Path, tmp_path: Path
         ),
         (
             "global.extra-index-url='https://x file:///y'\nglobal.constraint='/c.txt'\nglobal.no-index='true'\n",
-            ["--extra-index-url", "https://x", "--extra-index-url", "file:///y", "--constraint", "/c.txt"]
-            + ["--index-strategy", "unsafe-best-match", "--no-index"],
+            [
+                *(
+                    "--extra-index-url",
+                    "https://x",
+                    "--extra-index-url",
+                    "file:///y",
+                    "--constraint",
+                    "/c.txt",
+                ),
+                *("--index-strategy", "unsafe-best-match", "--no-index"),
+            ],
         ),
         ("download.find-links='/other-command'\n:env:.no-index='0'\n", []),
     ],
@@ -154,7 +163,9 @@ def test_uv_installs_from_where_pip_is_told_to_look(home: Path, tmp_path: Path) 
     )
     environment = bare_environment(home) | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     environment["PIP_CONFIG_FILE"] = str(tmp_path / "pip.conf")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from syntax_trees import nodes_of
 
 import paceline
 from paceline.base.errors import InfrastructureError, UserError, UserErrors
@@ -138,7 +139,7 @@ def texts_of_errors() -> Iterator[tuple[str, str]]:
     for path in sorted(SOURCE.rglob("*.py")):
         if path.parent.name == "cli":
             continue  # a command's own errors reach nobody else
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path.read_text(encoding="utf-8")):
             named = isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1].endswith("Error")
             if named or isinstance(node, ast.Raise):
                 yield from ((f"{path}:{line}", text) for line, text in texts_in(node))

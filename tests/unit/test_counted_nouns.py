@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from syntax_trees import nodes_of
 
 from paceline.base import counting
 from paceline.base.counting import number_of, plural_of
@@ -53,7 +54,7 @@ def nouns() -> set[str]:
     """Return the plurals of all nouns that the source counts."""
     found = set()
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path.read_text(encoding="utf-8")):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "number_of":
                 noun = node.args[1]
                 if isinstance(noun, ast.Constant) and " " not in str(noun.value):
@@ -64,7 +65,7 @@ def nouns() -> set[str]:
 def plurals_behind_numbers(text: str, known: set[str]) -> Iterator[str]:
     """Yield where a text of Python writes a plural behind whatever number; constants are known to be several."""
     behind = re.compile(rf" ({'|'.join(sorted(known))})\b")
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes_of(text):
         parts = node.values if isinstance(node, ast.JoinedStr) else []
         for value, after in pairwise(parts):
             if (

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
+from syntax_trees import tree_of
 
 from paceline.base.declarations import accepts, field_types, filled
 from paceline.base.errors import UserError
@@ -128,7 +129,7 @@ def test_declarations_are_frozen_typed_and_documented(kind: type) -> None:
     assert kind.__doc__
     assert Any not in field_types(kind).values()
     for part in kind.__mro__[:-1]:
-        node = ast.parse(inspect.getsource(part)).body[0]
+        node = tree_of(inspect.getsource(part)).body[0]
         assert isinstance(node, ast.ClassDef)
         if part in (Requirements, *Requirements.__mro__):
             continue  # their names say it, in the words of ``unmet``

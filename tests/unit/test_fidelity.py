@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from syntax_trees import tree_of
 
 from paceline.base.errors import UserError
 from paceline.base.family import family_names
@@ -42,7 +43,7 @@ RIGHT: dict[str, Any] = {
 def functions_in(path: Path) -> frozenset[str]:
     if not path.is_file():
         return frozenset()
-    return frozenset(n.name for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef))
+    return frozenset(n.name for n in tree_of(path.read_text()).body if isinstance(n, ast.FunctionDef))
 
 
 def missing_tests(named: Iterable[str]) -> list[str]:

@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from syntax_trees import nodes_of, tree_of
 
 import paceline
 from paceline.spec.content import shipped_root
@@ -23,7 +24,7 @@ VAGUE = {"utils", "util", "helpers", "helper", "misc", "common"}
 
 def card_lines(text: str) -> int:
     """Count the lines of a technique's fidelity card, which is read beside the file."""
-    calls = (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call))
+    calls = (n for n in nodes_of(text) if isinstance(n, ast.Call))
     cards = (k for c in calls for k in c.keywords if k.arg == "fidelity" and isinstance(k.value, ast.Dict))
     return sum((k.end_lineno or k.lineno) - k.lineno + 1 for k in cards)
 
@@ -41,7 +42,7 @@ def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path.read_text())
     return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
@@ -52,7 +53,7 @@ def test_modules_are_short_enough_to_be_read() -> None:
 
 def test_a_long_module_explains_itself() -> None:
     long = [p for p in ENGINE if len(p.read_text().splitlines()) > EXPLAINED_FROM]
-    texts = {p: ast.get_docstring(ast.parse(p.read_text())) or "" for p in long}
+    texts = {p: ast.get_docstring(tree_of(p.read_text())) or "" for p in long}
     assert [str(p) for p, text in texts.items() if len(text.splitlines()) < 3] == []
 
 
@@ -73,7 +74,7 @@ def test_a_card_does_not_make_a_technique_longer() -> None:
 
 
 def test_lines_are_counted_without_signature_and_docstring() -> None:
-    (function,) = ast.parse(
+    (function,) = tree_of(
         'def f(\n    a,\n):\n    """Doc\n    string."""\n    b = a\n    return (\n        b\n    )\n'
     ).body
     assert isinstance(function, ast.FunctionDef)
@@ -81,7 +82,7 @@ def test_lines_are_counted_without_signature_and_docstring() -> None:
 
 
 def test_every_module_begins_with_what_it_is() -> None:
-    assert [str(p) for p in (*ENGINE, *BASELINES) if not ast.get_docstring(ast.parse(p.read_text()))] == []
+    assert [str(p) for p in (*ENGINE, *BASELINES) if not ast.get_docstring(tree_of(p.read_text()))] == []
 
 
 def test_modules_are_named_by_a_noun_and_not_by_their_place() -> None:

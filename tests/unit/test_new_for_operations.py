@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from syntax_trees import tree_of
 
 from paceline.base.errors import UserError
 from paceline.base.family import family_names, load_family
@@ -56,8 +57,7 @@ def test_what_is_begun_is_the_models_code_under_another_name(tmp_path: Path) -> 
     assert invoke("new", "technique", "one", "--op", "reasoning/solve", "--output", path).exit_code == 0
     model = content.techniques("reasoning")["greedy"].path.read_text()
     old, new = (
-        next(n for n in ast.parse(t).body if isinstance(n, ast.FunctionDef))
-        for t in (model, path.read_text())
+        next(n for n in tree_of(t).body if isinstance(n, ast.FunctionDef)) for t in (model, path.read_text())
     )
     assert (old.name, new.name) == ("greedy", "one")
     assert [ast.dump(n) for n in old.body] == [ast.dump(n) for n in new.body]

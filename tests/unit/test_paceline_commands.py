@@ -11,6 +11,7 @@ import paceline_commands
 import pytest
 import seeds
 import three_suites
+from syntax_trees import nodes_of
 
 from paceline.spec.plan import Selection
 
@@ -70,7 +71,7 @@ def spelled(text: str) -> list[int]:
     """Return the lines on which a program names the command line's module as an argument."""
     return [
         node.lineno
-        for node in ast.walk(ast.parse(text))
+        for node in nodes_of(text)
         if isinstance(node, ast.List | ast.Tuple | ast.Call)
         for part in (node.args if isinstance(node, ast.Call) else node.elts)
         if isinstance(part, ast.Constant) and part.value == MODULE

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from package_copy import PackageCopy
+from syntax_trees import tree_of
 
 from paceline.base.errors import UserError
 from paceline.base.family import load_family
@@ -56,7 +57,7 @@ def test_a_module_less_is_a_kind_of_page_less(copy: PackageCopy) -> None:
 def test_the_site_names_no_kind() -> None:
     names = {p.stem for p in Path(kinds.__path__[0]).glob("*.py")} - {"__init__"}
     for file in (site.__file__, kinds.__file__):
-        tree = ast.parse(Path(str(file)).read_text())
+        tree = tree_of(Path(str(file)).read_text())
         texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)}
         imported = {a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
         assert not names & (texts | imported)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from package_copy import PACKAGE, PackageCopy
+from syntax_trees import nodes_of
 
 from paceline.base.family import load_family
 from paceline.families import collectives
@@ -100,7 +101,7 @@ def test_a_new_folder_is_a_new_operation(copy: PackageCopy) -> None:
 def test_nobody_but_the_operations_themselves_knows_their_names(room: str) -> None:
     place = FAMILY / room
     for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path.read_text()):
             if isinstance(node, ast.Constant):
                 assert node.value not in OPERATIONS, f"{path}:{node.lineno}"
             if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from package_copy import PACKAGE, PackageCopy
+from syntax_trees import nodes_of
 
 from paceline.base.family import load_family
 from paceline.families.kernels import api
@@ -90,7 +91,7 @@ def named_in(room: str) -> list[str]:
     place = FAMILY / room
     found = []
     for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path.read_text()):
             if isinstance(node, ast.Constant) and node.value in OPERATIONS:
                 found.append(f"{path.name}:{node.lineno}")
     return found

@@ -15,6 +15,7 @@ import click
 import pytest
 import record_factory as factory
 from click.testing import CliRunner
+from syntax_trees import tree_of
 
 from paceline.base.errors import UserError
 from paceline.cli import application, main
@@ -81,7 +82,7 @@ def suggestions() -> list[str]:
     """Return all commands that the source suggests, each once."""
     found: dict[str, None] = {}
     for path in sorted(SOURCE.rglob("*.py")):
-        for text in texts_of(ast.parse(path.read_text(encoding="utf-8"))):
+        for text in texts_of(tree_of(path.read_text(encoding="utf-8"))):
             found |= dict.fromkeys(commands_in(text))
     for page in sorted((content.report_templates() / "templates").glob("*.html")):
         for line in TEMPLATES.findall(page.read_text(encoding="utf-8")):

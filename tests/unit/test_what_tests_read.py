@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from syntax_trees import tree_of
 
 TESTS = Path(__file__).parents[1]
 
@@ -46,7 +47,7 @@ def bound(tree: ast.Module) -> set[str]:
 
 def missing(text: str) -> Iterator[str]:
     """Yield what a file reads of modules of the program that is not there, with its line."""
-    tree = ast.parse(text)
+    tree = tree_of(text)
     modules = {name: module for name, module in modules_of(tree).items() if name not in bound(tree)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

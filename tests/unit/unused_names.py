@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from syntax_trees import nodes_of, tree_of
+
 from paceline.base.family import Family
 
 CALLED_BY_NAME = re.compile(
@@ -43,7 +45,7 @@ def unused_definitions(code: Iterable[Path], users: Iterable[Path], texts: Itera
     words = {word for path in texts for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))}
     found = []
     for path in code:
-        for node, name in _definitions(ast.parse(path.read_text(encoding="utf-8"))):
+        for node, name in _definitions(tree_of(path.read_text(encoding="utf-8"))):
             if CALLED_BY_NAME.fullmatch(name) or name in CALLED_BY_LIBRARIES or name in words:
                 continue
             if any(DECORATORS.search(ast.unparse(d)) for d in getattr(node, "decorator_list", ())):
@@ -75,7 +77,7 @@ def unmeasured_metrics(family: Family, code: Iterable[Path]) -> list[str]:
 def _endings(paths: Iterable[Path]) -> Iterator[str]:
     """Yield what names that are put together end with."""
     for path in paths:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path.read_text(encoding="utf-8")):
             if isinstance(node, ast.JoinedStr) and len(node.values) == 2:
                 first, last = node.values
                 if isinstance(first, ast.FormattedValue) and isinstance(last, ast.Constant):
@@ -100,7 +102,7 @@ def _uses(paths: Iterable[Path]) -> dict[str, list[tuple[Path, int]]]:
     """Return where each name is read, called, imported, given as a keyword, or written in a short text."""
     found: dict[str, list[tuple[Path, int]]] = {}
     for path in paths:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path.read_text(encoding="utf-8")):
             for name in _names(node):
                 found.setdefault(name, []).append((path, getattr(node, "lineno", 0)))
     return found
