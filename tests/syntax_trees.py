@@ -30,6 +30,13 @@ def tree_of(source: str | bytes) -> ast.Module:
 
 
 def nodes_of(source: str | bytes) -> list[ast.AST]:
-    """Return every node of a source, in the order of ``ast.walk``."""
+    """Return every node of a source, in the order of ``ast.walk``, which takes longer."""
     with _no_garbage():
-        return list(ast.walk(ast.parse(source)))
+        found: list[ast.AST] = [ast.parse(source)]
+        for node in found:
+            for value in vars(node).values():
+                if isinstance(value, ast.AST):
+                    found.append(value)
+                elif type(value) is list:
+                    found.extend(part for part in value if isinstance(part, ast.AST))
+        return found

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -50,19 +51,21 @@ def test_a_noun_is_singular_for_what_is_shown_as_one(
     assert number_of(number, noun, plural, form=form) == written
 
 
-def nouns() -> set[str]:
+@cache
+def nouns() -> frozenset[str]:
     """Return the plurals of all nouns that the source counts."""
     found = set()
     for path in SOURCE.rglob("*.py"):
-        for node in nodes_of(path.read_text(encoding="utf-8")):
+        text = path.read_text(encoding="utf-8")
+        for node in nodes_of(text) if "number_of(" in text else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "number_of":
                 noun = node.args[1]
                 if isinstance(noun, ast.Constant) and " " not in str(noun.value):
                     found.add(plural_of(str(noun.value)))
-    return found
+    return frozenset(found)
 
 
-def plurals_behind_numbers(text: str, known: set[str]) -> Iterator[str]:
+def plurals_behind_numbers(text: str, known: Set[str]) -> Iterator[str]:
     """Yield where a text of Python writes a plural behind whatever number; constants are known to be several."""
     behind = re.compile(rf" ({'|'.join(sorted(known))})\b")
     for node in nodes_of(text):

@@ -48,7 +48,8 @@ def bound(tree: ast.Module) -> set[str]:
 def missing(text: str) -> Iterator[str]:
     """Yield what a file reads of modules of the program that is not there, with its line."""
     tree = tree_of(text)
-    modules = {name: module for name, module in modules_of(tree).items() if name not in bound(tree)}
+    own = bound(tree)
+    modules = {name: module for name, module in modules_of(tree).items() if name not in own}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             module = modules.get(node.value.id)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from syntax_trees import nodes_of, tree_of
 
@@ -103,21 +104,27 @@ def _uses(paths: Iterable[Path]) -> dict[str, list[tuple[Path, int]]]:
     found: dict[str, list[tuple[Path, int]]] = {}
     for path in paths:
         for node in nodes_of(path.read_text(encoding="utf-8")):
-            for name in _names(node):
-                found.setdefault(name, []).append((path, getattr(node, "lineno", 0)))
+            if (names := _NAMES.get(type(node))) is not None:
+                for name in names(node):
+                    found.setdefault(name, []).append((path, getattr(node, "lineno", 0)))
     return found
 
 
-def _names(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-        yield node.id
-    elif isinstance(node, ast.Attribute):
-        yield node.attr
-    elif isinstance(node, ast.keyword) and node.arg is not None:
-        yield node.arg
-    elif isinstance(node, ast.Import | ast.ImportFrom):
-        yield from (alias.name.split(".")[-1] for alias in node.names)
-    elif (
-        isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < LONGEST_NAME_TEXT
-    ):
-        yield from re.findall(r"\w+", node.value)
+def _in_text(node: Any) -> Iterable[str]:
+    short = isinstance(node.value, str) and len(node.value) < LONGEST_NAME_TEXT
+    return re.findall(r"\w+", node.value) if short else ()
+
+
+def _imported(node: Any) -> Iterable[str]:
+    return [alias.name.split(".")[-1] for alias in node.names]
+
+
+_NAMES: dict[type[ast.AST], Callable[[Any], Iterable[str]]] = {
+    ast.Name: lambda node: (node.id,) if isinstance(node.ctx, ast.Load) else (),
+    ast.Attribute: lambda node: (node.attr,),
+    ast.keyword: lambda node: () if node.arg is None else (node.arg,),
+    ast.Import: _imported,
+    ast.ImportFrom: _imported,
+    ast.Constant: _in_text,
+}
+"""The names that nodes of a kind use."""
