@@ -133,7 +133,9 @@ def as_uv_is_told(listed: str) -> list[str]:
     for section, name, value in re.findall(r"^(:env:|global|install)\.([a-z-]+)=(.*)$", listed, re.MULTILINE):
         held[section][name] = str(ast.literal_eval(value))
     said = held["global"] | held["install"] | held[":env:"]
-    told = [part for name in LOCATIONS for place in said.get(name, "").split() for part in (f"--{name}", place)]
+    told = [
+        part for name in LOCATIONS for place in said.get(name, "").split() for part in (f"--{name}", place)
+    ]
     # uv stops at the first index that has a package at all; pip looks in all of them for the best version.
     several = ["--index-strategy", "unsafe-best-match"] if "extra-index-url" in said else []
     return [*told, *several, *(["--no-index"] if said.get("no-index", "").lower() in TRUE else [])]

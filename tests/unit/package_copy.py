@@ -71,7 +71,7 @@ class PackageCopy:
 
 def copy_package(folder: Path) -> PackageCopy:
     """Copy the package's code into a folder, beside links to what it is shipped with."""
-    files = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.jsonl")
+    files = shutil.ignore_patterns("*.safetensors", "*.jsonl")
     shutil.copytree(PACKAGE, folder / "src" / "paceline", ignore=files)
     for name in BESIDE:
         (folder / name).symlink_to(content.shipped_root() / name)

@@ -216,6 +216,12 @@ def test_a_message_becomes_one_line_without_its_stack_and_secrets() -> None:
     assert len(one_line("x" * 9999)) < 600
 
 
+@pytest.mark.parametrize("word", ["x", "token", "?key", "a://", "token =", "é"])
+def test_a_word_of_a_million_letters_is_read_in_linear_time(word: str) -> None:
+    """In quadratic time it would outlast the time of a test a hundred times."""
+    assert len(one_line(word * (1_000_000 // len(word)))) < 600
+
+
 def test_the_end_of_a_log_gives_the_error_of_a_traceback_or_its_last_lines(tmp_path: Path) -> None:
     log = tmp_path / "rank-0.log"
     log.write_text("of an earlier attempt\n")

@@ -98,8 +98,8 @@ def test_help_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["validate"],
         ["plan", "collectives/all-reduce", "--json"],
+        ["validate"],
         ["list", "techniques"],
         ["show", "ring"],
         ["store", "ls", "--results", "."],
@@ -331,7 +331,7 @@ def test_json_output_holds_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_closed_pipe_is_no_error() -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "paceline.cli", "plan", "collectives", "--json"],
+        [sys.executable, "-m", "paceline.cli", "plan", "collectives/all-reduce", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:

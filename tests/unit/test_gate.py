@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import record_factory as factory
+from click.testing import CliRunner
 from test_claims import claim
 
 from paceline.analysis.gate import judge_run, set_baseline, waivers
@@ -22,8 +21,10 @@ from paceline.base.errors import (
     EXIT_REGRESSION,
     EXIT_USAGE,
     IncomparableError,
+    PacelineError,
     UserError,
 )
+from paceline.cli import application
 from paceline.records.identity import utc
 from paceline.records.integrity import append_event
 from paceline.records.record import Event
@@ -131,10 +132,17 @@ def test_a_missing_baseline_is_an_error_with_the_command_that_sets_it(tmp_path: 
     assert caught.value.fix == "paceline store baseline RUN, or --against=RUN"
 
 
+def called(*arguments: str, root: Path) -> tuple[int, str]:
+    """Return the exit code of a command, and what it printed or why it ended."""
+    ended = CliRunner().invoke(application, [*arguments, "--results", str(root)])
+    if isinstance(ended.exception, PacelineError):
+        return ended.exception.exit_code, str(ended.exception)
+    return ended.exit_code, ended.stdout
+
+
 def gate(root: Path, *arguments: str) -> tuple[int, Any]:
-    command = [sys.executable, "-m", "paceline.cli", "gate", *arguments, "--results", str(root), "--json"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    return result.returncode, json.loads(result.stdout) if result.stdout else result.stderr
+    code, said = called("gate", *arguments, "--json", root=root)
+    return code, json.loads(said) if said.startswith("{") else said
 
 
 def test_the_command_ends_with_the_code_of_its_decision(tmp_path: Path) -> None:
@@ -218,21 +226,11 @@ def test_waive_and_gate_on_the_command_line(tmp_path: Path) -> None:
     factory.write(tmp_path, slow.run, slow.measurements)
     baseline_of(tmp_path, base)
     assert gate(tmp_path)[0] == EXIT_REGRESSION  # the latest run is not the correction
-    command = [
-        sys.executable,
-        "-m",
-        "paceline.cli",
-        "store",
-        "waive",
-        "collectives/example",
-        "--results",
-        str(tmp_path),
-    ]
-    command += ["--reason", "new driver", "--until", "2999-12-31", "--technique"]
-    unknown = subprocess.run([*command, "rign"], capture_output=True, text=True, timeout=60, check=False)
-    assert unknown.returncode == EXIT_USAGE
-    assert "'ring'" in unknown.stderr
-    subprocess.run([*command, "ring"], check=True, capture_output=True, timeout=60)
+    command = ("store", "waive", "collectives/example")
+    options = ("--reason", "new driver", "--until", "2999-12-31", "--technique")
+    code, said = called(*command, *options, "rign", root=tmp_path)
+    assert code == EXIT_USAGE and "'ring'" in said
+    assert called(*command, *options, "ring", root=tmp_path)[0] == EXIT_OK
     code, shown = gate(tmp_path)
     assert code == EXIT_OK, shown
     assert shown["waived"] == ["collectives/example ring latency: accepted until 2999-12-31: new driver"]

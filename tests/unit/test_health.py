@@ -198,6 +198,7 @@ def test_a_long_reason_is_cut(tmp_path: Path) -> None:
     assert len(row[3]) < healthpages.MAX_REASON + 80
 
 
+@pytest.mark.full  # two whole sites; what the page says is above
 def test_the_site_finds_the_file_in_its_store_or_where_it_is_told(tmp_path: Path) -> None:
     store, other = tmp_path / "store", tmp_path / "other"
     written(store, document())

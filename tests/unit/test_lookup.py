@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from paceline.records import integrity, lookup
 from paceline.records.identity import utc
 from paceline.records.lookup import find_measurement, find_run, find_runs, retractions
 from paceline.records.record import Event
-from paceline.records.record_file import run_id_of
+from paceline.records.record_file import content_of, holds, pack, run_id_of
 from paceline.records.store import RunRecord, load, read_record, record_paths
 
 
@@ -86,6 +87,43 @@ def test_of_several_runs_each_file_is_looked_through_once_for_what_is_withdrawn(
     (withdrawn,) = retractions([store])
     with pytest.raises(UserError, match="was retracted: wrong clock"):
         find_runs([store], [names[0], withdrawn])
+
+
+def test_a_file_that_stands_is_looked_into_once_and_again_when_it_changes(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+    whole = lookup.lines_with
+
+    def counted(path: Path, text: bytes) -> Iterator[bytes]:
+        asked.append(path)
+        return whole(path, text)
+
+    monkeypatch.setattr(lookup, "lines_with", counted)
+    paths = list(record_paths(store))
+    for path in paths:
+        os.utime(path, (1e9, 1e9))
+    before = retractions([store])
+    assert len(before) == 1 and sorted(asked) == sorted(paths)
+    assert retractions([store]) == before and len(asked) == len(paths)
+    changed = next(p for p in paths if any(whole(p, b'"retract"')))
+    changed.write_bytes(content_of(changed).replace(b'"retract"', b'"another"'))
+    assert retractions([store]) == {} and asked[len(paths) :] == [changed]
+    os.utime(changed, (1.1e9, 1.1e9))
+    assert retractions([store]) == {} and asked[len(paths) :] == [changed, changed]
+
+
+@pytest.mark.parametrize("at", [0, 7, 65_530, 262_136, 262_140, 262_144, 599_991])
+@pytest.mark.parametrize("packed", [False, True])
+def test_bytes_are_found_wherever_they_stand_in_a_file(tmp_path: Path, at: int, packed: bool) -> None:
+    text, size = b'"retract"', 600_000
+    whole = b"x" * at + text + b"x" * (size - at - len(text))
+    path = tmp_path / ("a.jsonl.gz" if packed else "a.jsonl")
+    path.write_bytes(pack(whole) if packed else whole)
+    assert holds(path, text)
+    path.write_bytes(pack(whole.replace(b'"', b"'")) if packed else whole[: at + len(text) - 1])
+    assert not holds(path, text)
+    assert not holds(tmp_path / "none.jsonl", text)
 
 
 def test_a_retracted_run_says_why_it_is_not_shown(store: Path) -> None:

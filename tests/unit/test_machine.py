@@ -14,8 +14,10 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from click.testing import CliRunner, Result
 
 from paceline.base.errors import EXIT_INFRASTRUCTURE, InfrastructureError, UserError
+from paceline.cli import application
 from paceline.drivers.machine import idleness, lease, leftovers, quarantine
 from paceline.drivers.machine.idleness import look
 from paceline.drivers.machine.occupation import measures_here, occupied
@@ -274,16 +276,15 @@ def test_a_process_that_began_later_is_no_controller_though_it_has_its_number() 
 
 
 def test_doctor_lifts_and_cleans(state: Path) -> None:
-    def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "paceline.cli", "doctor", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+    def doctor(*arguments: str) -> Result:
+        return CliRunner().invoke(application, ["doctor", *arguments])
 
     quarantine.failed("local-cpu", "lost", limit=1)
     (state / leftovers.WORKTREES / "c0ffee-999999999").mkdir(parents=True)
     assert "would remove worktree" in doctor("--clean", "--dry-run").stdout
     assert "removed worktree" in doctor("--clean").stdout
     assert "is used again" in doctor("--unquarantine", "local-cpu").stdout
-    assert doctor("--unquarantine", "local-cpu").returncode == 2
+    assert isinstance(doctor("--unquarantine", "local-cpu").exception, UserError)
 
 
 def test_checkpoints_of_a_killed_rank_are_left_over_and_those_of_a_living_one_are_not(

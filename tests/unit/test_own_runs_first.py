@@ -91,6 +91,7 @@ def test_the_newest_run_is_ones_own_and_a_published_one_has_an_id(places: tuple[
     assert theirs in call("show", theirs)
 
 
+@pytest.mark.full  # two whole sites; their order is in the next test
 def test_a_site_shows_ones_own_boards_and_published_ones_behind_them_marked_where_asked(
     places: tuple[Path, Path], tmp_path: Path
 ) -> None:

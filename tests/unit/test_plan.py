@@ -42,8 +42,9 @@ def reasons(planned: Plan) -> dict[str, str]:
     return {f"{s['label']}/{s['params'].get('ranks')}": s["reason"] for s in planned.data["skipped"]}
 
 
-def test_two_processes_with_other_hash_seeds_plan_the_same_bytes() -> None:
-    command = [sys.executable, "-m", "paceline.cli", "plan", "collectives", "--json"]
+def test_two_processes_with_other_hash_seeds_plan_the_same_bytes(tmp_path: Path) -> None:
+    suites = ["collectives/all-reduce", "kernels/gemm", "training/data-parallel"]
+    command = [sys.executable, "-m", "paceline.cli", "plan", *suites, "--json", "--results", str(tmp_path)]
     outputs = [
         subprocess.run(
             command, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True, timeout=120

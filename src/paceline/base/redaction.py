@@ -13,10 +13,11 @@ from paceline.base.account import home_folder
 HIDDEN = "…"
 _WORDS = "token|secret|pass|key|cred|auth|cookie|signature"
 _SECRET = re.compile(_WORDS, re.IGNORECASE)
-_URL_USER = re.compile(r"(\w+://)[^/\s@]+@")
-_URL_QUERY = re.compile(rf"([?&][\w.-]*(?:{_WORDS})[\w.-]*=)[^&#\s]+", re.IGNORECASE)
+# Each name is looked at once, from its beginning: a word in the text of a program may have a million letters.
+_URL_USER = re.compile(r"(?<!\w)(\w++://)[^/\s@]+@")
+_URL_QUERY = re.compile(rf"([?&](?=[\w.-]*?(?:{_WORDS}))[\w.-]++=)[^&#\s]+", re.IGNORECASE)
 _ASSIGNED = re.compile(
-    r"""([\w-]*(?:token|secret|passw|api_?key|credential)[\w-]*["']?[ \t]*[:=][ \t]*)"""
+    r"""((?<![\w-])(?=[\w-]*?(?:token|secret|passw|api_?key|credential))[\w-]++["']?[ \t]*+[:=][ \t]*)"""
     r"""(["'][^"'\n]+["']|[^\s"'()\[\]{},]{8,}$)""",
     re.IGNORECASE | re.MULTILINE,
 )

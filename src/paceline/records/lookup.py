@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.records.manifest import Manifest, read_manifest
 from paceline.records.record import Event, Measurement, Run, parse_line
-from paceline.records.record_file import lines_of, run_id_of
+from paceline.records.record_file import holds, lines_of, run_id_of
 from paceline.records.store import (
     RunRecord,
     check_place,
@@ -32,6 +34,8 @@ Read = Callable[[Path], RunRecord]
 RUN_HEAD = re.compile(
     rb'\{"line":"run","format":\d+,"run_id":"([0-9a-z-]+)","started":"[^"\\]+","reason":"([a-z]+)"'
 )
+SETTLED_NS = 2_000_000_000
+"""A file that was changed just now may change again within one tick of the clock that stamps it."""
 NUM_SUGGESTED = 8
 """Names of runs that an error lists: the newest."""
 
@@ -51,11 +55,25 @@ def find_run(roots: Sequence[Path], name: str, *, read: Read = read_record) -> R
     return found
 
 
-def find_runs(roots: Sequence[Path], names: Iterable[str], *, read: Read = read_record) -> list[RunRecord]:
-    """Return several runs as ``find_run`` does; what is withdrawn is looked for once, in all files of the stores."""
+def find_runs(
+    roots: Sequence[Path],
+    names: Iterable[str],
+    *,
+    read: Read = read_record,
+    withdrawn: dict[str, str] | None = None,
+) -> list[RunRecord]:
+    """Return several runs as ``find_run`` does.
+
+    Args:
+        roots: Stores.
+        names: What a person wrote.
+        read: Gives the record of a file.
+        withdrawn: Runs that are taken back, with the reasons; None to look for them once, in all files of the stores.
+    """
     if not (wanted := list(names)):
         return []
-    paths, withdrawn = _files(roots), retractions(roots)
+    paths = _files(roots)
+    withdrawn = retractions(roots) if withdrawn is None else withdrawn
     return [_found(paths, withdrawn, roots, name, read) for name in wanted]
 
 
@@ -107,7 +125,7 @@ def retractions(roots: Iterable[Path]) -> dict[str, str]:
     for root in roots:
         manifest: Manifest | None = None
         for path in record_paths(root) if root.is_dir() else [root]:
-            if not any(map(_can_retract, lines_with(path, b'"retract"'))):
+            if not _may_retract(path):
                 continue
             with suppress(UserError):
                 record = read_record(path)
@@ -118,6 +136,26 @@ def retractions(roots: Iterable[Path]) -> dict[str, str]:
                     if counts(manifest, victim, record):
                         found[victim] = reason
     return found
+
+
+def _may_retract(path: Path) -> bool:
+    """Tell whether a file has a line that can be a retraction; a process looks once into one that stands."""
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    if time.time_ns() - status.st_mtime_ns < SETTLED_NS:
+        return _has_retraction(path)
+    return _remembered(path, (status.st_ino, status.st_size, status.st_mtime_ns))
+
+
+@lru_cache(maxsize=4096)
+def _remembered(path: Path, stamp: tuple[int, int, int]) -> bool:
+    return _has_retraction(path)
+
+
+def _has_retraction(path: Path) -> bool:
+    return any(map(_can_retract, lines_with(path, b'"retract"')))
 
 
 def _can_retract(raw: bytes) -> bool:
@@ -137,8 +175,9 @@ def _in_place(record: RunRecord, roots: Iterable[Path]) -> RunRecord:
 
 def lines_with(path: Path, text: bytes) -> Iterator[bytes]:
     """Yield the lines of a record file that contain some bytes; a file that cannot be read has none."""
-    with suppress(UserError):  # of a damaged file, what stands before the damage
-        yield from (raw for raw in lines_of(path) if text in raw)
+    if holds(path, text):  # most files do not, and are not cut into lines
+        with suppress(UserError):  # of a damaged file, what stands before the damage
+            yield from (raw for raw in lines_of(path) if text in raw)
 
 
 def _files(roots: Sequence[Path]) -> dict[str, Path]:

@@ -128,6 +128,20 @@ def lines_of(path: Path) -> Iterator[bytes]:
         yield rest
 
 
+def holds(path: Path, text: bytes) -> bool:
+    """Tell whether a record file holds some bytes; of a damaged file, before the damage."""
+    with suppress(UserError):
+        end, size = b"", 0
+        for chunk in _chunks(path):
+            if text in chunk or text in end + chunk[: len(text)]:
+                return True
+            end = (end + chunk[-len(text) :])[-len(text) :]
+            size += len(chunk)
+            if size > MAX_RECORD_BYTES:
+                break  # nor is what stands behind read as lines
+    return False
+
+
 def content_of(path: Path) -> bytes:
     """Read the lines of a record file at once; raises as ``lines_of``."""
     return b"".join(lines_of(path))

@@ -35,7 +35,8 @@ def expectation(plan: Plan, earlier: Sequence[RunTimes], results: Path | None) -
         for group in plan.data["groups"]
         for name in group["blocks"]
     }
-    records = find_runs(stores(results, new=True), newest_runs(earlier, plan.data))
+    # `earlier` has none that was taken back: no file of the stores is read for that again
+    records = find_runs(stores(results, new=True), newest_runs(earlier, plan.data), withdrawn={})
     points = [point for record in records for point in points_of(record)]
     return expected(plan.data, points, launch_s, budget_of(plan.data))
 
