@@ -45,6 +45,16 @@ TIMEOUTS_S = {"gate": 60, "full": 600, "measured": 600}
 _FRESH = pytest.StashKey[set[Path]]()
 
 
+def may_hold(path: Path, asked: str | None) -> bool:
+    """Tell whether a module can have a test of a suite: to read all modules of the others takes longer than to look.
+
+    A test of a folder of the full suite is in the gate, and any test is measured, by a marker alone, which its module
+    names.
+    """
+    by_marker = {"gate": path.parent.name in FULL_FOLDERS, "measured": True}.get(asked or "", False)
+    return not by_marker or f"mark.{asked}" in path.read_text(encoding="utf-8")
+
+
 def suite_of(item: pytest.Item) -> str:
     """Return the suite that a test belongs to."""
     for node in reversed(item.listchain()):

@@ -13,7 +13,7 @@ from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
 from paceline.spec.suite_file import load_suite
 
-pytestmark = [pytest.mark.gate, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 SUITE = """
 suite: training/repeated

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import clock_rule
@@ -156,6 +157,32 @@ def test_every_folder_that_starts_engines_is_there() -> None:
         folder for folder in three_suites.FULL_FOLDERS if not list((TESTS / folder).glob("test_*.py"))
     ] == []
     assert set(GATE_FOLDERS) >= {"docs", "unit"}
+
+
+def test_no_two_modules_of_tests_have_one_name() -> None:
+    """Pytest reads the second of them as the first where both are of one part, as in ``make test-measured``."""
+    names = Counter(path.name for path in TESTS.rglob("test_*.py"))
+    assert [name for name, number in names.items() if number > 1] == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "text", "suites"),
+    [
+        ("netns", "def test_it(): ...\n", {"full"}),
+        ("netns", "@pytest.mark.gate\ndef test_it(): ...\n", {"gate", "full"}),
+        ("netns", "pytestmark = pytest.mark.measured\n", {"full", "measured"}),
+        ("unit", "def test_it(): ...\n", {"gate", "full"}),
+        ("unit", "x = pytest.param(1, marks=pytest.mark.measured)\n", {"gate", "full", "measured"}),
+    ],
+)
+def test_modules_without_a_test_of_a_suite_are_not_read(
+    folder: str, text: str, suites: set[str], tmp_path: Path
+) -> None:
+    path = tmp_path / folder / "test_it.py"
+    path.parent.mkdir()
+    path.write_text(text)
+    assert {suite for suite in three_suites.SUITES if three_suites.may_hold(path, suite)} == suites
+    assert three_suites.may_hold(path, None)
 
 
 def test_a_module_draws_the_same_in_every_run_and_afresh_where_it_measures(
