@@ -109,9 +109,7 @@ def change_points(values: Sequence[float], *, kind: Kind = "ratio", margin: floa
         )
         begin = at
     ends = [*(c.at for c in changes[1:]), array.size]
-    return [
-        replace(c, after=_median(array[c.at : end])) for c, end in zip(changes, ends, strict=False)
-    ]
+    return [replace(c, after=_median(array[c.at : end])) for c, end in zip(changes, ends, strict=False)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
