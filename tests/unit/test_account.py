@@ -74,7 +74,7 @@ def test_a_user_without_name_and_home_measures_and_is_told_about(state: Path, tm
     assert code["commit"] or "git refuses" in code["reason"], "and not that there is no commit"
 
 
-@pytest.mark.parametrize("command", [("list", "suites"), ("store", "ls"), ("doctor",), ("plan", "kernels")])
+@pytest.mark.parametrize("command", [("store", "ls"), ("list", "suites"), ("doctor",), ("plan", "kernels")])
 @pytest.mark.one_in(4)
 def test_commands_do_not_ask_who_the_user_is(command: tuple[str, ...], state: Path) -> None:
     ended = as_nobody(sys.executable, "-m", "paceline.cli", *command, state=state)
@@ -87,6 +87,14 @@ def test_a_held_machine_names_a_user_without_a_name_by_number(state: Path) -> No
     assert ended.stdout.strip() == f"uid-{UID}", ended.stderr
 
 
+def test_a_rank_of_a_user_without_a_name_has_one(state: Path) -> None:
+    """Torch asks the standard library where it compiles."""
+    code = "from paceline.worker.process import scrub_environment as s; s(); import getpass; print(getpass.getuser())"
+    ended = as_nobody(sys.executable, "-c", code, state=state)
+    assert ended.stdout.strip() == f"uid-{UID}", ended.stderr
+
+
+@pytest.mark.full
 def test_ranks_of_a_user_without_a_name_can_compile(state: Path) -> None:
     code = "from paceline.worker.process import scrub_environment as s; s(); import torch._dynamo.config"
     ended = as_nobody(sys.executable, "-c", code, state=state)

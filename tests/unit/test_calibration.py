@@ -24,7 +24,7 @@ from paceline.spec.suite_file import load_suite
 
 pytestmark = pytest.mark.timeout(180)
 """Three runs of 300 trials are twelve seconds of a processor's time."""
-TRIALS = 300
+TRIALS, FEW = 300, 100
 SEED = 7
 """Of what the fake device draws: without it a figure would be another one in every run."""
 
@@ -32,14 +32,14 @@ SEED = 7
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
     """A run in which one side does 3 % more work."""
-    suite = shorten(load_suite(content.find_suite("calibration/slower-by-3-percent")), TRIALS)
+    suite = shorten(load_suite(content.find_suite("calibration/slower-by-3-percent")), FEW)
     return run_suite(suite, "fake", tmp_path_factory.mktemp("store"), seed=SEED, quiet=True)
 
 
 def test_three_percent_are_found_and_in_the_right_direction(record: RunRecord) -> None:
     counts = verdicts(points_of(record))
-    assert sum(counts.values()) == TRIALS
-    assert counts["slower"] >= 0.85 * TRIALS
+    assert sum(counts.values()) == FEW
+    assert counts["slower"] >= 0.85 * FEW
     assert counts["faster"] == 0
 
 

@@ -209,7 +209,14 @@ class NoServerError(OneBitAdam):
         super().exchange_gradients(step)
 
 
-@pytest.mark.parametrize(("ranks", "by_tensor"), [(2, False), (3, False), (3, True)])
+@pytest.mark.parametrize(
+    ("ranks", "by_tensor"),
+    [
+        (3, False),
+        (2, True),
+        *(pytest.param(*case, marks=pytest.mark.full) for case in ((2, False), (3, True))),
+    ],
+)
 def test_momenta_travel_as_signs_with_errors_at_workers_and_servers(ranks: int, by_tensor: bool) -> None:
     gradients = moves_of(STEPS, ranks) + 0.003
     tensors = [p.detach().reshape(-1) for p in make_model(SMALL).parameters()]

@@ -155,7 +155,7 @@ class KeepsItsOwn(Mkor):
         assert torch.allclose(own.half().float(), self.means)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [1, 2, pytest.param(3, marks=pytest.mark.full)])
 def test_steps_of_mkor_are_those_written_out(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = partial(Mkor, look_every=2)
     expected = mkor_written_out(ranks, 9, 2, most=2.0)

@@ -116,7 +116,7 @@ def test_dadao_follows_its_equations_event_by_event() -> None:
 @pytest.mark.one_in(4)
 def test_both_find_the_optimum_of_data_that_differ(make: Any, graph: str) -> None:
     played, params, _ = play(
-        make, **HERE | {"graph": graph}, heterogeneity=1.0, horizon=2500.0, node_latency=1e-6
+        make, **HERE | {"graph": graph}, heterogeneity=1.0, horizon=1200.0, node_latency=1e-6
     )
     distance = distance_of(problems.draw(params, 4, 3))
     last = {who: model for who, *_, model in played.reports}

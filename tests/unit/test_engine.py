@@ -199,11 +199,13 @@ def test_an_engine_that_computes_something_else_is_found_out(broken: str) -> Non
     assert any(reference().judge(p, answers[n]).wrong_at is not None for n, p in enumerate(prompts))
 
 
-@pytest.mark.parametrize("name", sorted(SCHEDULERS))
-def test_no_block_is_lost_over_many_requests(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "num"),
+    [*((name, 1500) for name in sorted(SCHEDULERS)), pytest.param("dlpm", 10_000, marks=pytest.mark.full)],
+)
+def test_no_block_is_lost_over_many_requests(name: str, num: int) -> None:
     rng = random.Random(0)
     engine = engine_of(scheduler(name), num_blocks=80)
-    num = 10_000 if name == "dlpm" else 1500
     begun = 0
     prefixes = [[rng.randrange(4, 60) for _ in range(16)] for _ in range(6)]
     while begun < num or engine.busy:

@@ -17,6 +17,7 @@ from paceline.families.reasoning.core.textual import REQUEST
 from paceline.workflows.evaluation.figures import figures_of, table
 from paceline.workflows.evaluation.known_truth import KnownTruth
 
+pytestmark = pytest.mark.usefixtures("no_authorities")
 SAMPLED = "greedy,self-consistency,esc:window=2"
 
 

@@ -7,6 +7,7 @@ Hothan/OlympiadBench; the rows are made here.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from evaluation_runs import run
+from warm import Warm, warm
 
 from paceline.base.errors import UserError
+from paceline.families.reasoning.core import problem_rows
 from paceline.families.reasoning.core.problem_folders import files_of, split_of
 from paceline.workflows.evaluation.asked import Asked, problems_of
 
@@ -101,6 +104,21 @@ OLYMPIAD_CARD = "---\nconfigs:\n" + "".join(
     for one in OLYMPIAD_PARTS
 )
 OLYMPIAD_CARD += "---\n"
+
+
+@pytest.fixture(scope="module")
+def libraries() -> Iterator[Warm]:
+    # Without threads of pyarrow's allocator: what has some must not fork.
+    env = {"JE_ARROW_MALLOC_CONF": "background_thread:false", **problem_rows.WITHOUT_TORCH}
+    with warm("pyarrow.parquet", "huggingface_hub", env=env) as process:
+        yield process
+
+
+@pytest.fixture(autouse=True)
+def _forked(request: pytest.FixtureRequest, libraries: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork what reads; one test starts it plainly."""
+    if request.function is not test_the_command_takes_both_options:
+        monkeypatch.setattr(problem_rows, "subprocess", libraries)
 
 
 def parquet(path: Path, *rows: dict[str, Any]) -> None:

@@ -87,7 +87,7 @@ def holds(lines: list[tuple[str, str]], cuts: list[int], marked: bool) -> None:
 
 
 @STREAMS
-@settings(max_examples=1000, deadline=None, database=None)
+@settings(max_examples=400, deadline=None, database=None)
 def test_any_split_of_any_stream_gives_the_events_of_the_standard(
     lines: list[tuple[str, str]], cuts: list[int], marked: bool
 ) -> None:

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from openai_stub import Manners, self_signed, serving
+from warm import Warm, warm
 
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_USAGE
+from paceline.families.serving.core.load import processes
 from paceline.families.serving.core.load.asking import Asking
 from paceline.families.serving.core.load.probe import Access, ServerError, UnreachableServerError, find_server
 from paceline.families.serving.core.load.target import Tls
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Warm]:
+    with warm(processes.__name__, "httptools", "uvloop") as process:
+        yield process
+
+
+@pytest.fixture(autouse=True)
+def _forked(request: pytest.FixtureRequest, client: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the client of each trial; one test starts them plainly."""
+    if request.function is not test_a_server_without_v1_is_found:
+        monkeypatch.setattr(processes, "subprocess", client)
 
 
 def test_base_model_version_and_the_tokens_of_words_are_found() -> None:

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 from figures import Figures
+from warm import Warm, warm
 
+from paceline.families.serving.core.load import processes
 from paceline.families.serving.core.load.asking import Asking
 from paceline.families.serving.core.load.calls import Call, Workload
 from paceline.families.serving.core.load.client import Limits
@@ -23,6 +25,19 @@ from paceline.families.serving.core.load.processes import run_load
 from paceline.families.serving.core.load.redirects import Place, next_place, origin_of
 
 ASKED = "http://127.0.0.1:8000/v1/completions"
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Warm]:
+    with warm(processes.__name__, "httptools", "uvloop") as process:
+        yield process
+
+
+@pytest.fixture(autouse=True)
+def _forked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the client; where its times are measured, start it plainly."""
+    if request.node.get_closest_marker("measured") is None:
+        monkeypatch.setattr(processes, "subprocess", request.getfixturevalue("client"))
 
 
 def place(url: str) -> Place:
@@ -151,8 +166,10 @@ def serving(
         thread.join(60)
 
 
-def load(server: Server, num: int = 3, **options: Any) -> tuple[Log, tuple[Outcome, ...]]:
-    calls = tuple(Call(number=n, prompt=f"p{n}", output_tokens=3, at_s=0.25 * n) for n in range(num))
+def load(
+    server: Server, num: int = 3, *, every_s: float = 0.02, **options: Any
+) -> tuple[Log, tuple[Outcome, ...]]:
+    calls = tuple(Call(number=n, prompt=f"p{n}", output_tokens=3, at_s=every_s * n) for n in range(num))
     log = run_load(
         server.url,
         "m",
@@ -201,7 +218,7 @@ def test_a_call_goes_on_over_the_connection_that_the_redirect_came_from() -> Non
 @pytest.mark.parametrize("closes", [False, True])
 def test_a_call_that_is_redirected_is_sent_at_its_instant(closes: bool, figure: Figures) -> None:
     with serving(slashed, delay_s=0.03, closes=closes) as server:
-        _, outcomes = load(server)
+        _, outcomes = load(server, every_s=0.25)
     late_s = max(math.inf if o.lateness_s is None else o.lateness_s for o in outcomes)
     figure("the latest call", late_s, unit="s", most=0.03)
     if not closes:

@@ -26,6 +26,7 @@ from paceline.families.reasoning.core.backends.openai_model import OpenAIModel
 from paceline.families.reasoning.core.backends.token_texts import END, Texts, entropy, part_of, scores
 from paceline.families.reasoning.core.language import Draw, LanguageModel, Piece
 
+pytestmark = pytest.mark.usefixtures("no_authorities")
 SECRET = "sk-very-secret-key"
 
 

@@ -121,7 +121,7 @@ def test_a_step_is_the_papers(ranks: int, fraction: float) -> None:
         assert distance(partial(wrong, fraction=fraction), gradients, expected) > 0.02
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_ranks_with_thin_factors_do_what_one_process_does(ranks: int) -> None:
     gradients = moves_of(STEPS, ranks)
     alone = weights_of(Dion, gradients.mean(dim=1, keepdim=True))[0]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from mutant_files import module_of
+from paceline.baselines.serving import nanoflow
 from paceline.baselines.serving.nano_batched import NanoBatched
 from paceline.baselines.serving.nanoflow import NanoFlow
 from paceline.baselines.serving.sequential_operators import SequentialOperators
@@ -56,6 +57,14 @@ def time_of(batches: Sequence[NanoBatch], given: Given) -> float:
     return figures(batches, given, least_s(given))["iteration_time"]
 
 
+@pytest.fixture(params=["narrow", pytest.param("whole", marks=pytest.mark.full)])
+def search(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search two pairs of cuts from one beginning in the gate: a twelfth of all."""
+    if request.param == "narrow":
+        monkeypatch.setattr(nanoflow, "CUTS", ((3, 3), (4, 2)))
+        monkeypatch.setattr(nanoflow, "BEGINNINGS", ((0.8, 0.2),))
+
+
 def test_counts_of_a_layer_are_those_of_its_shapes() -> None:
     given = point()
     by_name = {o.name: o for o in given.operators}
@@ -89,7 +98,9 @@ def test_cutting_alone_never_helps_and_costs_what_is_read_and_started_again(part
 
 
 @pytest.mark.parametrize(("exchange", "served", "tp_size"), [(0.8, "llama-2-70b", 8), (1.0, "llama-3-8b", 1)])
-def test_nanoflow_gains_and_stays_within_what_shares_cost(exchange: float, served: str, tp_size: int) -> None:
+def test_nanoflow_gains_and_stays_within_what_shares_cost(
+    exchange: float, served: str, tp_size: int, search: None
+) -> None:
     given = few(point(exchange=exchange, served=served, tp_size=tp_size), 6)
     order = NanoFlow().order(given)
     assert broken_laws(order, given) == []
@@ -101,7 +112,7 @@ def test_nanoflow_gains_and_stays_within_what_shares_cost(exchange: float, serve
     assert least <= time_of(order, given) < 0.95 * whole_s
 
 
-def test_nothing_is_gained_where_a_share_reaches_no_more_than_itself() -> None:
+def test_nothing_is_gained_where_a_share_reaches_no_more_than_itself(search: None) -> None:
     given = few(point(exchange=0.4), 6)
     order = NanoFlow().order(given)
     assert broken_laws(order, given) == []
@@ -150,7 +161,7 @@ def test_a_prompts_attention_waits_for_all_rows_before_it() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_cut_batches_compute_what_whole_ones_do(seed: int) -> None:
+def test_cut_batches_compute_what_whole_ones_do(seed: int, search: None) -> None:
     rng = random.Random(seed)
     rows = rng.randrange(40, 120)
     given = few(

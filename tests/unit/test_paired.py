@@ -86,7 +86,7 @@ def test_holm_is_stepwise_and_never_lowers_a_p_value() -> None:
     assert holm([]) == []
 
 
-@pytest.mark.parametrize("count", [30, 100, 500])
+@pytest.mark.parametrize("count", [30, 100, pytest.param(500, marks=pytest.mark.full)])
 def test_a_clustered_interval_covers_and_one_over_all_samples_does_not(count: int) -> None:
     rng = np.random.default_rng(count + 1)
     trials, hits, naive_hits, per_question = 2000, 0, 0, 8

@@ -491,17 +491,22 @@ class TestEngine:
             head: list[Piece] = []
             while not head:
                 head = weak.poll()
-            for forced in ((), PROBE, encode("; W T1")):
-                child = weak.fork(parent, forced, at(0.8, index, 1))
-                whole = weak.begin((*problem.prompt, *head[0].tokens, *forced), at(0.8, index, 1))
-                got = finish(weak, [child, whole])
+            pairs = [
+                (
+                    weak.fork(parent, forced, at(0.8, index, 1)),
+                    weak.begin((*problem.prompt, *head[0].tokens, *forced), at(0.8, index, 1)),
+                )
+                for forced in ((), PROBE, encode("; W T1"))
+            ]
+            fresh = weak.begin(problem.prompt, at(0.8, index))
+            own = [] if head[0].ended else [parent]
+            got = finish(weak, [fresh, *own, *(trace for pair in pairs for trace in pair)])
+            for child, whole in pairs:
                 assert_same(got[child], got[whole])
                 weak.drop(child)
                 weak.drop(whole)
-            rest = finish(weak, [parent])[parent] if not head[0].ended else None
-            fresh = weak.begin(problem.prompt, at(0.8, index))
-            undisturbed = finish(weak, [fresh])[fresh]
-            assert head[0].tokens + (rest.tokens if rest else ()) == undisturbed.tokens
+            rest = got[parent].tokens if own else ()
+            assert head[0].tokens + rest == got[fresh].tokens
             weak.drop(parent)
             weak.drop(fresh)
 

@@ -134,6 +134,7 @@ def test_verifying_a_store_keeps_no_more_than_one_record_in_memory(
 ) -> None:
     for _ in range(4):
         factory.simple(tmp_path)
+    gc.freeze()  # what other tests have left is not looked through four times
     alive: list[weakref.ref[object]] = []
 
     def read(path: Path) -> RunRecord:

@@ -80,7 +80,7 @@ def test_gradients_and_bytes_are_those_of_one_process_and_of_the_formula(
     """Nineteen positions: no number of ranks divides them."""
     module, kind = TECHNIQUES[name]
     attention = GATED_LINEAR if name in LINEAR else SOFTMAX
-    model = replace(SIZES["tiny"], kv_heads=kv_heads, attention=attention)
+    model = replace(SIZES["tiny"], layers=2, kv_heads=kv_heads, attention=attention)
     task = TASK | {"size": model}
     sequences = torch.randint(64, (BATCH, CONTEXT + 1), generator=torch.Generator().manual_seed(0))
     serial = make_model(model, CONTEXT)

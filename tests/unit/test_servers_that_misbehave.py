@@ -19,6 +19,7 @@ from paceline.families.reasoning.core.backends.chat import ChatClient, ChatError
 from paceline.workflows.evaluation.figures import table
 from paceline.workflows.evaluation.known_truth import KnownTruth
 
+pytestmark = pytest.mark.usefixtures("no_authorities")
 VICTIM = 2
 Change = Callable[[dict[str, Any]], Any]
 
@@ -160,7 +161,7 @@ class Blanks(BaseHTTPRequestHandler):
 def test_blanks_that_keep_a_connection_alive_do_not_lengthen_a_request() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Blanks) as server:
         server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         client = ChatClient(f"http://127.0.0.1:{server.server_address[1]}/v1", timeout_s=1.0)
         with pytest.raises(ChatError, match="no answer within the time limit") as told:
             client.send({"model": "m", "messages": []}, "name")

@@ -235,7 +235,9 @@ def coverage(launches: int, trials: int, effect: float) -> tuple[int, str]:
     return hits, method
 
 
-@pytest.mark.parametrize(("launches", "trials"), [(5, 800), (12, 200), (20, 120)])
+@pytest.mark.parametrize(
+    ("launches", "trials"), [(5, 800), (12, 200), pytest.param(20, 120, marks=pytest.mark.full)]
+)
 def test_the_interval_of_a_ratio_covers_the_truth_as_often_as_it_says(
     monkeypatch: pytest.MonkeyPatch, launches: int, trials: int
 ) -> None:

@@ -19,6 +19,7 @@ import record_factory as factory
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from warm import warm
 
 from paceline.base.errors import InfrastructureError, UserError
 from paceline.cli import application
@@ -132,13 +133,23 @@ def test_a_run_has_one_writer_and_is_never_overwritten(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_eight_processes_write_into_one_store_and_nothing_is_lost(tmp_path: Path) -> None:
-    processes = [python(WRITES_RUNS, tmp_path, 4) for _ in range(8)]
-    for process in processes:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors.decode()
-    assert len(load([tmp_path]).records) == len(read_manifest(tmp_path).lines) == 32
-    assert verify(tmp_path) == []
+def test_eight_processes_write_into_one_store_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, program = tmp_path / "store", tmp_path / "writes.py"
+    program.write_text(WRITES_RUNS)
+    monkeypatch.chdir(tmp_path)
+    path = os.pathsep.join(filter(None, (FOLDER, os.environ.get("PYTHONPATH"))))
+    with (
+        warm("record_factory", env={"PYTHONPATH": path}) as imported,
+        (tmp_path / "errors").open("w+") as errors,
+    ):
+        command = [sys.executable, "-m", program.stem, str(store), "4"]
+        processes = [imported.Popen(command, stderr=errors) for _ in range(8)]
+        codes = [process.wait(120) for process in processes]
+        assert codes == [0] * 8, (tmp_path / "errors").read_text()
+    assert len(load([store]).records) == len(read_manifest(store).lines) == 32
+    assert verify(store) == []
 
 
 CHANGES = {

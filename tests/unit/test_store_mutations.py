@@ -204,7 +204,7 @@ def store(given: tuple[Path, Facts], tmp_path: Path) -> tuple[Path, Facts, set[s
     return root, given[1], {r.run_id for r in load([root]).records}
 
 
-@pytest.mark.parametrize("many", [NUM_FACTS // 10, pytest.param(NUM_FACTS, marks=pytest.mark.full)])
+@pytest.mark.parametrize("many", [NUM_FACTS // 20, pytest.param(NUM_FACTS, marks=pytest.mark.full)])
 def test_mutated_facts_are_refused_or_harmless(
     many: int, store: tuple[Path, Facts, set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,7 +254,7 @@ def test_what_readers_see_of_mutated_records_is_made_or_refused(
             many -= 1
 
 
-@pytest.mark.parametrize("many", [NUM_BYTES // 10, pytest.param(NUM_BYTES, marks=pytest.mark.full)])
+@pytest.mark.parametrize("many", [NUM_BYTES // 20, pytest.param(NUM_BYTES, marks=pytest.mark.full)])
 def test_mutated_bytes_of_a_record_are_named(
     many: int, store: tuple[Path, Facts, set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,7 +279,7 @@ def test_mutated_bytes_of_a_record_are_named(
             shutil.rmtree(tmp_path / "mine", ignore_errors=True)
 
 
-@pytest.mark.parametrize("many", [NUM_MANIFESTS // 10, pytest.param(NUM_MANIFESTS, marks=pytest.mark.full)])
+@pytest.mark.parametrize("many", [NUM_MANIFESTS // 20, pytest.param(NUM_MANIFESTS, marks=pytest.mark.full)])
 def test_mutated_manifests_hide_no_record_and_are_mended(
     many: int, store: tuple[Path, Facts, set[str]], tmp_path: Path
 ) -> None:

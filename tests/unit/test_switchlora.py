@@ -139,7 +139,7 @@ class LosesTheDifference(Factors):
         self.matrix.addmm_(self.left.vectors.T, self.right.vectors, alpha=self.scale)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [1, 2, pytest.param(3, marks=pytest.mark.full)])
 def test_steps_are_those_of_factors_written_out(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     gradients = moves_of(STEPS, ranks)
     expected = written_out(gradients)

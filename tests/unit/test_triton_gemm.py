@@ -52,7 +52,8 @@ from paceline.families.kernels.api.schedules import each_split, fixed_split, str
 from paceline.families.kernels.api.tiles import GemmTile
 from paceline.baselines.kernels.triton_gemm import ScheduledGemm
 
-descriptors, dtype = sys.argv[1] == "descriptors", getattr(torch, sys.argv[2])
+every = int(sys.argv[1])
+KINDS = [(loads == "descriptors", getattr(torch, name)) for loads, name in (k.split("-") for k in sys.argv[2:])]
 SCHEDULES = {
     "stream-k": lambda tiles: stream_k_then_whole(tiles, 5),
     "many workers": lambda tiles: stream_k_then_whole(tiles, 40),
@@ -61,7 +62,8 @@ SCHEDULES = {
 }
 # Of whole tiles; in aligned rows that fit no tile; in rows that no descriptor can name; of fewer rows than a tile.
 SIZES = [(64, 96, 64), (33, 72, 136), (33, 71, 133), (1, 40, 130), (1, 1, 1)]
-for (m, n, k), (name, schedule) in itertools.product(SIZES, SCHEDULES.items()):
+products = itertools.product(KINDS, SIZES, SCHEDULES.items())
+for (descriptors, dtype), (m, n, k), (name, schedule) in itertools.islice(products, 0, None, every):
     halves = m == 33 and name != "split-k"
     tile = GemmTile(m=32, n=32, k=32, group=2, halves=halves)
     count, steps = -(-m // tile.m) * -(-n // tile.n), -(-k // tile.k)
@@ -83,17 +85,10 @@ print("right")
 """
 
 
-# In the order in which one of each way of loading, and of each way of adding up, comes first.
-PRODUCTS = [
-    ("pointers", "float32"), ("descriptors", "float16"), ("pointers", "float64"), ("pointers", "float16"),
-    ("pointers", "bfloat16"), ("descriptors", "float64"), ("descriptors", "float32"), ("descriptors", "bfloat16"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("loads", "dtype"), first_of_each(PRODUCTS, lambda case: case[0]))
-def test_a_scheduled_product_is_right_at_odd_sizes_and_from_call_to_call(loads: str, dtype: str) -> None:
+def interpreted(every: int, *kinds: str) -> None:
+    """Compute every n-th product of sizes and schedules in Triton's interpreter."""
     ended = subprocess.run(
-        [sys.executable, "-c", INTERPRETED, loads, dtype],
+        [sys.executable, "-c", INTERPRETED, str(every), *kinds],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,
@@ -102,6 +97,18 @@ def test_a_scheduled_product_is_right_at_odd_sizes_and_from_call_to_call(loads: 
     )
     assert ended.returncode == 0, ended.stderr[-2000:]
     assert ended.stdout == "right\n"
+
+
+def test_some_scheduled_products_are_right_at_odd_sizes_and_from_call_to_call() -> None:
+    """Both ways of loading, and of adding up; every size and every schedule is among them."""
+    interpreted(3, "pointers-float32", "descriptors-float16")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("loads", ["pointers", "descriptors"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_a_scheduled_product_is_right_at_odd_sizes_and_from_call_to_call(loads: str, dtype: str) -> None:
+    interpreted(1, f"{loads}-{dtype}")
 
 
 HOPPER_BYTES, AMPERE_BYTES, GRAPHICS_BYTES, AMD_BYTES = 232448, 166912, 101376, 65536

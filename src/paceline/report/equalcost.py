@@ -71,7 +71,7 @@ def equal_cost(techniques: Mapping[int, Place], curves: Mapping[int, Sequence[Pl
         return None
     own = Launches(values={n: techniques[n][1] for n in shared}, statistic="mean")
     factors = [least, *(float(f) for f in np.geomspace(least, most, NUM_FACTORS)[1:-1]), most]
-    found = [_difference(known, techniques, own, factor) for factor in factors]
+    found = _differences(known, techniques, own, factors)
     begin = next((place for place, e in enumerate(found) if _high(e) >= 0), NUM_FACTORS)
     end = next((NUM_FACTORS - place for place, e in enumerate(reversed(found)) if _low(e) <= 0), 0)
     return EqualCost(
@@ -93,15 +93,25 @@ def _rising(curve: Sequence[Place]) -> list[Place]:
     return found
 
 
-def _difference(
-    known: Mapping[int, Sequence[Place]], techniques: Mapping[int, Place], own: Launches, factor: float
-) -> Estimate:
-    """Return the curve's worth at a factor of the technique's cost less the technique's own."""
-    worth = {
-        n: float(np.interp(factor * techniques[n][0], [c for c, _ in curve], [w for _, w in curve]))
+def _differences(
+    known: Mapping[int, Sequence[Place]],
+    techniques: Mapping[int, Place],
+    own: Launches,
+    factors: Sequence[float],
+) -> list[Estimate]:
+    """Return the curve's worth at each factor of the technique's cost less the technique's own."""
+    worths = {
+        n: np.interp(
+            np.multiply(factors, techniques[n][0]), [c for c, _ in curve], [w for _, w in curve]
+        ).tolist()
         for n, curve in known.items()
     }
-    return compare_difference(Launches(values=worth, statistic="mean"), own)
+    return [
+        compare_difference(
+            Launches(values={n: worth[place] for n, worth in worths.items()}, statistic="mean"), own
+        )
+        for place in range(len(factors))
+    ]
 
 
 def _low(estimate: Estimate) -> float:

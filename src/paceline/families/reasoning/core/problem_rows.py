@@ -12,6 +12,7 @@ import csv
 import importlib
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,8 @@ PACKAGES = {"parquet": "pyarrow", "snapshot": "huggingface_hub", "folder": "data
 """By what a process reads, the package that it needs."""
 MISSING = 3
 """Exit code of a process that finds no library."""
+WITHOUT_TORCH = {"USE_TORCH": "0"}
+"""What ``datasets`` reads; without it a process that streams rows imports torch where it is installed, for seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +228,13 @@ def _by_library(source: str, arguments: list[str], expected: str, fix: str) -> I
     command = [sys.executable, "-m", MODULE, *arguments]
     try:
         # In a process of its own: ranks keep to torch and numpy, and nothing of the library stays in them.
-        ended = subprocess.run(command, capture_output=True, timeout=TIME_LIMIT_S, check=False)
+        ended = subprocess.run(
+            command,
+            capture_output=True,
+            timeout=TIME_LIMIT_S,
+            check=False,
+            env={**os.environ, **WITHOUT_TORCH},
+        )
     except subprocess.TimeoutExpired as error:
         raise UserError(f"it was not read within {TIME_LIMIT_S} s", where=source, fix=fix) from error
     if ended.returncode == MISSING:

@@ -29,6 +29,8 @@ COLUMN = "text"
 TRAIN, HELD_OUT = "train.bin", "held-out.bin"
 TIME_LIMIT_S = 3600
 MODULE = "paceline.families.training.core.hub"
+WITHOUT_TORCH = {"USE_TORCH": "0"}
+"""What ``datasets`` reads; without it a process that streams rows imports torch where it is installed, for seconds."""
 
 
 class HubError(Exception):
@@ -110,7 +112,14 @@ def _fetch(dataset: str, revision: str, folder: Path) -> None:
     try:
         # A process of its own: the library brings threads and imports into ranks that are about to be timed.
         command = [sys.executable, "-m", MODULE, dataset, revision, str(made)]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False)
+        ended = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=TIME_LIMIT_S,
+            check=False,
+            env={**os.environ, **WITHOUT_TORCH},
+        )
         if ended.returncode != 0:
             lines = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
             raise HubError(lines[-1])
