@@ -62,8 +62,8 @@ OUTCOMES = "build/measured.json"
 SPREAD = ("--numprocesses", "2", "--dist", "worksteal")
 BY_FILE = ("--numprocesses", "2", "--dist", "loadfile")
 
-# Limits are some six times what a part takes on two quiet cores (of an AMD EPYC: 12 minutes for the units, and 24
-# beside two busy loops): a hang is told by nothing moving on, long before.
+# Limits are some six times what a part takes on two quiet cores (of an AMD EPYC: 9 minutes for the units; beside two
+# busy loops twice that): a hang is told by nothing moving on, long before.
 PARTS: dict[str, tuple[Part, ...]] = {
     "gate": (
         Part(name="units", arguments=(*UNITS, *SPREAD, "--maxfail=20"), limit_s=60 * 60),
