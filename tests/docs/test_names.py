@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -63,18 +64,27 @@ def found_in(text: str, names: Iterable[str]) -> list[str]:
     for kept in KEPT:
         text = text.replace(kept, "")
     code = " ".join(re.findall(r"`[^`\n]+`", text))
-    found = []
-    for name in names:
-        word = re.escape(name)
-        if re.search(r"[_/-]", name):
-            hit = re.search(rf"(?<![\w/-]){word}(?![\w-])", text)
-        else:
-            hit = re.search(rf"[`\"]{word}[`\"]|\bmetric: {word}\b", text) or re.search(
-                rf"(?<![\w.]){word}(?:: |=)[\w\[\"]", code
-            )
-        if hit:
-            found.append(name)
-    return found
+    given = tuple(names)
+    found = set()
+    for pattern, where in zip(_patterns(given), (text, text, code), strict=True):
+        found |= {next(name for name in hit.groups() if name) for hit in pattern.finditer(where)}
+    return [name for name in given if name in found]
+
+
+@cache
+def _patterns(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Return what finds names that are no words of the language, words in quotes, and words before values in code."""
+    words = [name for name in names if not re.search(r"[_/-]", name)]
+    plain, others = _any_of(words), _any_of(set(names) - set(words))
+    return (
+        re.compile(rf"(?<![\w/-])({others})(?![\w-])"),
+        re.compile(rf"[`\"]({plain})(?=[`\"])|\bmetric: ({plain})\b"),
+        re.compile(rf"(?<![\w.])({plain})(?:: |=)[\w\[\"]"),
+    )
+
+
+def _any_of(names: Iterable[str]) -> str:
+    return "|".join(sorted(map(re.escape, names), key=len, reverse=True)) or r"(?!)"
 
 
 @pytest.mark.parametrize("path", READ, ids=lambda p: str(p.relative_to(ROOT)))

@@ -205,6 +205,7 @@ SUITE_OF = {
     ("name", "value", "expected"),
     [("rate_limt", 0.5, "did you mean 'rate_limit'"), ("rate_limit", "x", "a number")],
 )
+@pytest.mark.one_in(3)
 def test_a_suites_option_that_is_misspelt_or_of_another_type_is_refused_with_its_line(
     of: str, name: str, value: object, expected: str, tmp_path: Path
 ) -> None:

@@ -31,6 +31,7 @@ def invoke(*arguments: str | Path) -> Result:
 
 
 @pytest.mark.parametrize("place", EVERY)
+@pytest.mark.one_in(4)
 def test_a_technique_of_any_operation_is_begun_without_the_paper_of_its_model(
     place: str, tmp_path: Path
 ) -> None:

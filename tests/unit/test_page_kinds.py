@@ -47,6 +47,7 @@ def test_a_module_more_is_a_kind_of_page_more(copy: PackageCopy) -> None:
     assert sorted(after.split()) == sorted([*before, "toy.html"])
 
 
+@pytest.mark.full  # one more is in the gate
 def test_a_module_less_is_a_kind_of_page_less(copy: PackageCopy) -> None:
     _, *before = copy.run(PATHS).split()
     (copy.root / "src" / "paceline" / "report" / "kinds" / "hardware.py").unlink()

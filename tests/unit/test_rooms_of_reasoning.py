@@ -98,6 +98,7 @@ OWN_OF = {"solve": ("gate", "figures", "run"), "call_tools": ("runtime", "task_g
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.one_in(2)
 def test_all_that_runs_counts_and_judges_is_sealed_whichever_operation_runs(
     operation: str, copy: PackageCopy
 ) -> None:

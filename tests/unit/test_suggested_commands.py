@@ -82,7 +82,8 @@ def suggestions() -> list[str]:
     """Return all commands that the source suggests, each once."""
     found: dict[str, None] = {}
     for path in sorted(SOURCE.rglob("*.py")):
-        for text in texts_of(tree_of(path.read_text(encoding="utf-8"))):
+        source = path.read_text(encoding="utf-8")
+        for text in texts_of(tree_of(source)) if "paceline " in source else ():
             found |= dict.fromkeys(commands_in(text))
     for page in sorted((content.report_templates() / "templates").glob("*.html")):
         for line in TEMPLATES.findall(page.read_text(encoding="utf-8")):

@@ -187,6 +187,7 @@ BUILDS = [
 
 
 @pytest.mark.parametrize(("device", "dtype", "sizes"), first_of_each(BUILDS, lambda case: case[:2]), ids=str)
+@pytest.mark.one_in(3)
 def test_the_kernel_is_built_and_fits_in_shared_memory(
     device: str, dtype: str, sizes: tuple[int, int, int]
 ) -> None:

@@ -322,7 +322,8 @@ def test_an_export_of_a_metric_that_a_technique_lacks_is_an_error(store: Path) -
     assert "nothing fits --metrics and --techniques in " in text
 
 
-def test_claims_of_a_users_own_suite_show_wherever_claims_do(tmp_path: Path) -> None:
+def own_claims(folder: Path) -> Path:
+    """Return a store with a run of a user's suite, which has a bound of its own and a paper's claim."""
     measure = {"metric": "latency", "technique": "ring"}
     bound = {
         "id": "mine",
@@ -333,8 +334,13 @@ def test_claims_of_a_users_own_suite_show_wherever_claims_do(tmp_path: Path) -> 
     }
     paper = {**bound, "id": "theirs", "paper": "pccl", "scope": "qualitative"}
     facts = {**factory.make_run().suites[0], "suite": "collectives/mine", "claims": [bound, paper]}
-    run, root = factory.make_run(suites=[facts]), tmp_path / "store"
+    run, root = factory.make_run(suites=[facts]), folder / "store"
     factory.write(root, run, factory.launches(run, "ring", [2.0] * 5, suite="collectives/mine"))
+    return root
+
+
+def test_claims_of_a_users_own_suite_show_wherever_commands_tell_claims(tmp_path: Path) -> None:
+    root = own_claims(tmp_path)
     checked = json.loads(invoke("claims", "check", "--json", "--results", root).stdout)
     own = {c["claim"]: c["verdict"] for c in checked if c["suite"] == "collectives/mine"}
     assert own == {"mine": "conforms", "theirs": "conforms"}
@@ -343,6 +349,10 @@ def test_claims_of_a_users_own_suite_show_wherever_claims_do(tmp_path: Path) -> 
     (row,) = [p for p in listed["papers"] if p["slug"] == "pccl"]
     assert "theirs" in {c["claim"] for c in row["claims"]}
     assert "bounds of the suites' own: " in invoke("claims", "list", "--results", root).stdout
-    site = tmp_path / "site"
+
+
+@pytest.mark.full  # a whole site; the commands' answers are in the gate
+def test_claims_of_a_users_own_suite_show_on_the_site(tmp_path: Path) -> None:
+    root, site = own_claims(tmp_path), tmp_path / "site"
     assert invoke("site", "build", "--results", root, "--output", site).exit_code == 0
     assert "my bound" in (site / "claims.html").read_text(encoding="utf-8")
