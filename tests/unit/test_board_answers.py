@@ -79,6 +79,15 @@ def test_a_technique_says_when_it_pays_and_when_not() -> None:
     assert gain.href.startswith("boards/")
 
 
+def test_a_gain_in_another_headline_metric_is_told_where_the_ranked_one_has_none() -> None:
+    times = {KB: {"native": 1.0, "tree": 1.0}}
+    found = pays("tree", times, errors={"native": 0.4, "tree": 0.2})
+    assert found.not_paying[0].text.endswith("no difference in latency to native above 2 %")
+    assert "relative error is lower than native's" in found.pays[0].text
+    unasked = pays("tree", times, errors={"native": 0.4, "tree": 0.2}, diagnostic=["relative_l2_error"])
+    assert not unasked.pays
+
+
 def test_a_gain_that_was_paid_for_is_no_case_in_which_it_pays() -> None:
     found = pays("lossy", PAID, errors=ERRORS)
     assert not found.pays

@@ -15,6 +15,7 @@ from paceline.cli import application
 from paceline.records.store import Loaded, RunRecord, load
 from paceline.report.comparepages import NEWEST, all_pairs, choices, differences, pairs
 from paceline.report.site import SiteInput, render_site
+from paceline.report.tables import run_comparison_table
 
 
 def record_of(values: tuple[float, ...], **changes: Any) -> RunRecord:
@@ -106,6 +107,23 @@ def test_a_pairs_page_has_the_figures_of_both_runs_and_is_linked_from_the_later(
         assert f"<span>{c.q_value:.2g}</span>" in page
         assert f"<span>{c.verdict.name}</span>" in page  # on any machine: whatever it is
     assert "<span>numpy</span>" in page
+
+
+def test_a_difference_is_called_one_beside_ratios() -> None:
+    def run_with(errors: tuple[float, ...]) -> RunRecord:
+        suites = [{**factory.make_run().suites[0], "metrics": {"latency": 0.02, "relative_l2_error": 0.01}}]
+        run = factory.make_run(suites=suites)
+        lines = factory.launches(run, "ring", [1.0, 1.01, 0.99, 1.0])
+        return factory.in_memory(
+            run, [*lines, *factory.launches(run, "ring", errors, metric="relative_l2_error")]
+        )
+
+    later, earlier = run_with((0.30, 0.31, 0.29, 0.30)), run_with((0.10, 0.11, 0.09, 0.10))
+    table = run_comparison_table(compare_runs(later, earlier), "later", "earlier")
+    at, metric = table.headers.index("left against right"), table.headers.index("metric")
+    told = {row[metric]: row[at] for row in table.rows}
+    assert told["latency"].startswith("1 × [")
+    assert told["relative_l2_error"].startswith("difference 0.2 [")
 
 
 def test_a_pair_that_must_not_be_compared_says_why() -> None:

@@ -43,9 +43,11 @@ def measured(
     errors: Mapping[str, float] | None = None,
     launches: int = 6,
     host_class: str = "Test CPU, 2 cores",
+    **facts: object,
 ) -> RunRecord:
-    """Return a run of times in seconds by size and technique, and of errors by technique."""
-    run = run_line(number, suites=[WITH_ERROR if errors else SUITE], host_class=host_class)
+    """Return a run of times in seconds by size and technique, and of errors by technique; ``facts`` are its suite's."""
+    suite = {**(WITH_ERROR if errors else SUITE), **facts}
+    run = run_line(number, suites=[suite], host_class=host_class)
     lines = []
     for size, by_label in times.items():
         for launch in range(launches):
@@ -134,6 +136,15 @@ def test_a_gain_that_quality_was_paid_for_is_told_with_its_price_and_is_no_large
     ratio = ratio_of_samples(given, "lossy", KB)
     assert price.startswith(f"lossy is {1 / ratio:.3g} times as fast as native, but worse: ")
     assert "and relative error 0.2 against 1e-07, difference 0.2" in price
+
+
+def test_a_quality_that_its_suite_does_not_ask_after_is_no_finding() -> None:
+    errors = {"native": 1e-7, "tree": 1e-7, "lossy": 0.2}
+    times = {KB: {"native": 1.0, "tree": 0.8, "lossy": 0.1}}
+    given = measured(1, times, errors=errors, diagnostic=["relative_l2_error"])
+    found = findings(known(given))
+    assert [f.rule for f in found] == ["largest"]
+    assert found[0].sentence.startswith("tree "), "what it lost still keeps it from being the largest gain"
 
 
 @pytest.mark.parametrize(

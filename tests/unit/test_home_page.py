@@ -153,6 +153,14 @@ def test_a_suite_leads_to_the_board_that_was_measured_last() -> None:
     assert card.num_boards == 2
 
 
+def test_a_suite_that_several_runners_measured_leads_to_a_board_of_each() -> None:
+    shaped = {"name": "netns-cpu", "driver": "local", "device": "cpu"}
+    boards = select([record(1), record(2, runner=shaped)]).boards
+    (card,) = homepages.family_cards(boards)
+    assert [name for name, _ in card.suites] == ["all-reduce (local-cpu)", "all-reduce (netns-cpu)"]
+    assert {href for _, href in card.suites} == {f"boards/{b.slug}.html" for b in boards}
+
+
 def test_trends_say_from_when_on_a_change_is_seen() -> None:
     young = Page(render(record(1, sizes=(8,)), record(2, sizes=(8,)))["trends.html"])
     (row,) = [r for r in young.rows if r and "more nights" in r[-1]]

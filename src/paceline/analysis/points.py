@@ -347,5 +347,12 @@ def headline(run: Run, suite: str) -> list[str]:
 
     Suites of runs from before that distinction named no diagnostic ones: the first of theirs are taken.
     """
-    diagnostic = {n for facts in run.suites if facts["suite"] == suite for n in facts.get("diagnostic", ())}
-    return [name for name in compared(run, suite) if name not in diagnostic][:MOST_HEADLINE]
+    left_out = diagnostic(run, suite)
+    return [name for name in compared(run, suite) if name not in left_out][:MOST_HEADLINE]
+
+
+def diagnostic(run: Run, suite: str) -> frozenset[str]:
+    """Return the metrics that a suite compares and does not ask after: its points are not made to tell them."""
+    return frozenset(
+        n for facts in run.suites if facts["suite"] == suite for n in facts.get("diagnostic", ())
+    )

@@ -41,6 +41,8 @@ class Chart:
     graphic: Markup
     plot: str | None = None
     """Its numbers for the pages' script (``plots``), where there is something to zoom into."""
+    note: str = ""
+    """What a reader has to know of it, in a sentence below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from markupsafe import Markup
 
 from paceline.analysis.claims import ClaimResult
 from paceline.analysis.compare import Comparison
-from paceline.analysis.points import Point
+from paceline.analysis.points import Point, diagnostic
 from paceline.analysis.trend import Alert
 from paceline.report import findingtext
 from paceline.report.boards import Board
@@ -188,7 +188,10 @@ def _gains(ranked: Sequence[_Ranked]) -> list[Finding]:
 
 
 def _but_worse(ranked: Sequence[_Ranked]) -> Iterator[Finding]:
-    """Yield the gains that quality was paid for, the largest first."""
+    """Yield the gains that quality was paid for, the largest first.
+
+    A quality that its suite does not ask after is none to be told: at four rounds without tuning no loss says anything.
+    """
     found = [
         (c, loss, r)
         for r in ranked
@@ -197,7 +200,7 @@ def _but_worse(ranked: Sequence[_Ranked]) -> Iterator[Finding]:
     ]
     found.sort(key=lambda f: (-_size(f[0]), f[2].board.slug, f[0].label))
     for c, loss, r in found:
-        if loss.comparison.grade in EVIDENCE:
+        if loss.comparison.grade in EVIDENCE and not _unasked(loss.comparison):
             yield Finding(
                 rule="but worse",
                 family=r.board.family,
@@ -206,6 +209,10 @@ def _but_worse(ranked: Sequence[_Ranked]) -> Iterator[Finding]:
                 href=_case(r.board, c.point),
                 about=(c, loss.comparison),
             )
+
+
+def _unasked(c: Comparison) -> bool:
+    return c.metric in diagnostic(c.point.run, c.point.suite)
 
 
 def _crossings(known: Known, ranked: Sequence[_Ranked]) -> Iterator[Finding]:

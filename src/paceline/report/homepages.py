@@ -37,7 +37,7 @@ class FamilyCard:
     summary: str
     num_boards: int
     suites: tuple[tuple[str, str], ...]
-    """Name and largest board of each suite."""
+    """Name and largest board of each suite, of each runner where several measured it."""
     choice: str | None
     """The page that says what is best where."""
 
@@ -49,8 +49,15 @@ def family_cards(boards: Sequence[Board]) -> list[FamilyCard]:
         own = sorted(
             (b for b in boards if b.family == name), key=lambda b: (b.suite, len(b.points), _newest_of(b))
         )
-        largest = {b.suite: b for b in own}  # of those with as many points the newest
-        suites = ((suite.partition("/")[2] or suite, f"boards/{b.slug}.html") for suite, b in largest.items())
+        largest = {(b.suite, b.runner): b for b in own}  # of those with as many points the newest
+        runners = Counter(suite for suite, _ in largest)
+        suites = (
+            (
+                (suite.partition("/")[2] or suite) + (f" ({runner})" if runners[suite] > 1 else ""),
+                f"boards/{b.slug}.html",
+            )
+            for (suite, runner), b in sorted(largest.items())
+        )
         card = FamilyCard(
             name=name,
             question=layout_of(name).question or f"What was found about {name}?",

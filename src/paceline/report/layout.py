@@ -53,6 +53,10 @@ class SplitSpec:
 
     title: str
     parts: tuple[str, ...]
+    whole: str | None = None
+    """The metric of the whole, where it is measured by other calls than the parts; a page says where they exceed it."""
+    apart: str = ""
+    """Why they can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paceline.analysis.compare import Comparison
-from paceline.analysis.points import Point
+from paceline.analysis.points import Point, headline
 from paceline.base.counting import number_of
 from paceline.report.boards import Board
 from paceline.report.names import metric_label
@@ -57,7 +57,7 @@ def paying(
     uses: Sequence[tuple[Board, str, Sequence[Point]]],
     comparisons: Mapping[int, Sequence[Comparison]],
 ) -> Paying:
-    """Return when a technique pays, by the metric that each board is ranked by.
+    """Return when a technique pays, by the metric that each board is ranked by; with gains in its other headlines.
 
     Args:
         name: Of the technique.
@@ -69,18 +69,25 @@ def paying(
     unknown: list[Line] = []
     for board, label, points in uses:
         own = [c for p in points for c in comparisons.get(id(p), ())]
-        metric = primary_metric(board.points)
-        ends = _Ends(lost=losses(own))
-        for c in own:
-            if c.label == label and c.metric == metric:
-                ends.add(c)
-        count = sum(map(len, ends.found.values()))
-        for end, kept in ((PAYS, pays), (COSTS, costs), (PRICE, costs), (EVEN, costs), (OPEN, unknown)):
-            if of_end := ends.found.get(end):
-                text = _sentence(board, end, of_end, count, ends.lost)
-                known_as = "" if label == name else f"as {label}, "
-                kept.append(Line(text=known_as + text, href=f"boards/{board.slug}.html"))
+        ranked_by, lost = primary_metric(board.points), losses(own)
+        for metric in _asked(board, ranked_by):
+            ends = _Ends(lost=lost)
+            for c in own:
+                if c.label == label and c.metric == metric:
+                    ends.add(c)
+            count = sum(map(len, ends.found.values()))
+            for end, kept in ((PAYS, pays), (COSTS, costs), (PRICE, costs), (EVEN, costs), (OPEN, unknown)):
+                if (of_end := ends.found.get(end)) and (metric == ranked_by or end in (PAYS, PRICE)):
+                    text = _sentence(board, end, of_end, count, lost)
+                    known_as = "" if label == name else f"as {label}, "
+                    kept.append(Line(text=known_as + text, href=f"boards/{board.slug}.html"))
     return Paying(pays=tuple(pays), not_paying=tuple(costs), unknown=tuple(unknown))
+
+
+def _asked(board: Board, ranked_by: str) -> list[str]:
+    """Return the metric that a board is ranked by, then the others that its newest suite asks after."""
+    newest = max((p.run for p in board.points), key=lambda run: run.run_id)
+    return [ranked_by, *(name for name in headline(newest, board.suite) if name != ranked_by)]
 
 
 def _sentence(

@@ -382,20 +382,26 @@ def comparison_table(comparisons: Sequence[Comparison], *, wide: bool = False) -
     )
 
 
+def effect_in_words(c: RunComparison) -> str:
+    """Write a ratio as it is, and a difference as one: a column of both would be read as ratios."""
+    text = format_effect(c.effect, c.kind, c.bounds, verdict=c.verdict.name)
+    return text if c.kind == "ratio" or c.effect.method == "constant" else f"difference {text}"
+
+
 def run_comparison_table(
     comparisons: Sequence[RunComparison], left: str, right: str, *, wide: bool = False
 ) -> Table:
     """Lay out the series that two runs share."""
     keys = sorted({k for c in comparisons for k in c.params if k not in HIDDEN_PARAMS})
     keys = [k for k in keys if len({str(c.params.get(k)) for c in comparisons}) > 1]
-    headers = ("suite", *keys, "metric", "technique", "left / right", "q", "verdict", left, right)
+    headers = ("suite", *keys, "metric", "technique", "left against right", "q", "verdict", left, right)
     rows = [
         (
             c.suite,
             *(format_param(k, c.params.get(k)) for k in keys),
             c.metric,
             c.label,
-            format_effect(c.effect, c.kind, c.bounds, verdict=c.verdict.name),
+            effect_in_words(c),
             ABSENT if c.q_value is None else f"{c.q_value:.2g}",
             verdict_text(c, wide=wide),
             format_estimate(c.left, c.unit, c.bounds),

@@ -20,6 +20,8 @@ from paceline.report.tables import value_text
 from paceline.stats.estimates import median
 
 MIN_DOTS = 2
+BEYOND = 1.05
+"""Parts that exceed their whole by less are as long as it."""
 
 
 def frontier(values: Iterable[tuple[float, float]], *, rising: bool = False) -> list[tuple[float, float]]:
@@ -131,8 +133,26 @@ def split_charts(point: Point) -> list[Chart]:
             x_format=partial(_text, unit),
             binary=unit == "B",
         )
-        found.append(Chart(title=f"Parts of {spec.title}", graphic=graphic))
+        note = _beyond(point, spec, unit)
+        found.append(Chart(title=f"Parts of {spec.title}", graphic=graphic, note=note))
     return found
+
+
+def _beyond(point: Point, spec: SplitSpec, unit: str) -> str:
+    """Name the techniques whose parts exceed the whole by more than rounding, with both, and say why they can."""
+    if spec.whole is None or not _has(point, spec.whole):
+        return ""
+    named = []
+    for label in point.labels:
+        parts = sum(_parts(point, label, spec))
+        whole = _value(point, label, spec.whole) if (label, spec.whole) in point.cells else parts
+        if parts > BEYOND * whole:
+            named.append(f"{label} ({_text(unit, parts)} of {_text(unit, whole)})")
+    return (
+        f"Longer than {spec.title}: {', '.join(named)}. {spec.apart[:1].upper()}{spec.apart[1:]}."
+        if named
+        else ""
+    )
 
 
 def _drawn(point: Point) -> list[FrontierSpec]:

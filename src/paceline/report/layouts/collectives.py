@@ -17,6 +17,9 @@ LAYOUT = Layout(
         SplitSpec(
             title="one call",
             parts=("communicate_s", "compress_s", "decompress_s", "pack_s", "unpack_s"),
+            whole="latency",
+            apart="parts are those of other calls, one right behind the other: they find links without the burst of a "
+            "pause, and wait for ranks that begin late",
         ),
     ),
 )
