@@ -48,6 +48,14 @@ def test_diagnostic_metrics_are_compared_and_stand_in_a_table_of_their_own() -> 
     }
 
 
+def test_a_technique_without_any_diagnostic_metric_has_no_line_of_them() -> None:
+    whole = record("messages")
+    kept = [m for m in whole.measurements if (m.label, m.metric.name) != ("native", "messages")]
+    table = diagnostic_table(points_of(factory.in_memory(whole.run, kept)))
+    assert table is not None
+    assert [row[0] for row in table.rows] == ["ring"]
+
+
 def test_verdicts_do_not_depend_on_what_is_called_diagnostic() -> None:
     def found(*diagnostic: str) -> list[tuple[object, ...]]:
         comparisons = compare_points(points_of(record(*diagnostic)))

@@ -218,6 +218,8 @@ def _headline_shown(points: Sequence[Point]) -> list[str]:
 def diagnostic_table(points: Sequence[Point]) -> Table | None:
     """Lay out the metrics that a suite compares beside its headline metrics; None where there are none.
 
+    Techniques that have none of them, such as errors of exact ones, have no line.
+
     Args:
         points: Points of one suite, host class and runner.
     """
@@ -233,6 +235,7 @@ def diagnostic_table(points: Sequence[Point]) -> Table | None:
         )
         for point in points
         for label in point.labels
+        if any((label, name) in point.cells for name in names)
     ]
     return Table(
         title=f"{points[0].suite}: diagnostic metrics",
