@@ -135,15 +135,8 @@ def test_the_default_does_not_replace_a_vendors_torch(home: Path, tmp_path: Path
         (
             "global.extra-index-url='https://x file:///y'\nglobal.constraint='/c.txt'\nglobal.no-index='true'\n",
             [
-                *(
-                    "--extra-index-url",
-                    "https://x",
-                    "--extra-index-url",
-                    "file:///y",
-                    "--constraint",
-                    "/c.txt",
-                ),
-                *("--index-strategy", "unsafe-best-match", "--no-index"),
+                *("--extra-index-url", "https://x", "--extra-index-url", "file:///y"),
+                *("--constraint", "/c.txt", "--index-strategy", "unsafe-best-match", "--no-index"),
             ],
         ),
         ("download.find-links='/other-command'\n:env:.no-index='0'\n", []),

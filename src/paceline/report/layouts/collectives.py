@@ -18,8 +18,7 @@ LAYOUT = Layout(
             title="one call",
             parts=("communicate_s", "compress_s", "decompress_s", "pack_s", "unpack_s"),
             whole="latency",
-            apart="parts are those of other calls, one right behind the other: they find links without the burst of a "
-            "pause, and wait for ranks that begin late",
+            apart="parts are those of other calls, one right behind the other, without the pauses between timed ones",
         ),
     ),
 )
