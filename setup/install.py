@@ -40,7 +40,7 @@ NOT_THERE = ("No matching distribution", "No solution found", f"{CPU_INDEX}/torc
 """What pip and uv say when no index has the build, or when PyTorch's own does not answer."""
 TORCH_FAMILY = ("torch", "triton")
 """What ``keep`` never asks an index for. Vendors' builds of triton have names of their own, which pip cannot know."""
-ASKS_FOR_TORCH = ("accelerate",)
+ASKS_FOR_TORCH = ("accelerate", "liger-kernel")
 """Requirements that require torch themselves; ``keep`` does without them, and what needs them says so."""
 BUILT_ON_NUMPY = frozenset({"pandas", "pandas-stubs", "scipy"})
 NOT_COMPILED = r"[/\\](site|dist)-packages[/\\](.*[/\\])?(tests|transformers[/\\]models)[/\\]"

@@ -42,6 +42,8 @@ def problems(tmp_path: Path, *lines: str) -> list[str]:
         ("import torch as t", "t.distributed.barrier()"),
         ("from scipy import io",),
         ("import scipy",),
+        ("import liger_kernel",),
+        ("from liger_kernel.transformers import monkey_patch",),
     ],
     ids="; ".join,
 )
@@ -59,6 +61,9 @@ def test_the_harness_cannot_be_reached_by_another_name(tmp_path: Path, lines: tu
         ("from paceline.families.reasoning.api import votes", "votes.majority([])"),
         ("import paceline.families.training.api.exchange as exchange", "exchange.RingAverage"),
         ("import torch", "import numpy as np", "np.zeros(3)"),
+        ("from scipy.optimize import linear_sum_assignment",),
+        ("from liger_kernel.transformers.functional import liger_cross_entropy",),
+        ("import flashinfer", "flashinfer.BatchDecodeWithPagedKVCacheWrapper"),
     ],
     ids="; ".join,
 )

@@ -1,90 +1,13 @@
-"""The Triton kernels in Triton's interpreter: right on small shapes without an accelerator.
-
-The interpreter has to be chosen before Triton is imported, so the checks run in a process of their own: one for all,
-since importing torch and Triton takes longer than a check.
-"""
+"""The Triton kernels of shipped techniques in Triton's interpreter, which needs no accelerator."""
 
 from __future__ import annotations
 
-import ast
-import os
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from interpreted_kernels import Ask, interpreted
 from representatives import first_of_each
-
-SCRIPT = """
-import builtins
-import sys
-import numpy
-import torch
-import triton.runtime.interpreter as interpreter
-
-class Anything(type):
-    def __instancecheck__(cls, value):
-        return isinstance(value, builtins.int)
-
-class Int(int, metaclass=Anything):
-    # Triton 3.6's interpreter converts arrays of one element, which numpy 2.4 refuses.
-    def __new__(cls, value=0):
-        return builtins.int(value.reshape(()) if isinstance(value, numpy.ndarray) else value)
-
-interpreter.int = Int
-import triton.language as tl
-
-multiply = interpreter.InterpreterBuilder.create_dot
-
-def create_dot(self, a, b, *others):
-    # The interpreter keeps bfloat16 as whole numbers, and multiplies those.
-    def numbers(handle):
-        if handle.dtype.scalar != tl.bfloat16:
-            return handle
-        wide = interpreter._convert_float(handle.data, tl.bfloat16, tl.float32, None).view(numpy.float32)
-        return interpreter.TensorHandle(wide, tl.float32)
-    return multiply(self, numbers(a), numbers(b), *others)
-
-interpreter.InterpreterBuilder.create_dot = create_dot
-from paceline.families.kernels.core.oracle import judge
-from paceline.families.kernels.api.problem import Problem, TORCH_DTYPES
-from paceline.families.kernels.spec import FAMILY
-import importlib
-import traceback
-
-
-def check(module, name, operation, dtype, changes, options, spoilt=False):
-    params = {p.name: p.default for p in FAMILY.parameters_for(operation)}
-    ops = f"paceline.families.kernels.ops.{operation}"
-    params |= importlib.import_module(f"{ops}.conformance").POINT | {"op": operation, "dtype": dtype} | changes
-    spec, torch_dtype = importlib.import_module(f"{ops}.run").OPERATOR, TORCH_DTYPES[dtype]
-    draw = spec.draw(params, torch_dtype, seed=3)
-    inputs, outputs = spec.tensors(params, torch_dtype)
-    results = [torch.full(s.shape, float("nan"), dtype=s.dtype) for s in outputs]
-    technique = getattr(importlib.import_module(f"paceline.baselines.kernels.{module}"), name)
-    problem = Problem(operation=operation, dtype=torch_dtype, device=torch.device("cpu"), params=params)
-    instance = technique(problem, backend="triton", **options)
-    arguments = list(draw.inputs)
-    if spec.num_weights:
-        kept = len(arguments) - spec.num_weights
-        arguments = [*arguments[:kept], *instance.pack(*arguments[kept:])]
-    instance.run(*arguments, *results)
-    if spoilt:
-        results[0].view(-1)[0] += 1000.0
-    judged = judge(draw.expected, results, [1.0] * len(results), [s.name for s in outputs])
-    assert judged.passed, judged.reason
-
-
-for line in sys.stdin:
-    try:
-        check(*eval(line))
-        said = "right"
-    except BaseException:
-        said = traceback.format_exc()
-    print(repr(said), flush=True)
-"""
 
 SHAPE = {"m": 50, "n": 70, "k": 130}
 TILES = {"tile_m": 32, "tile_n": 32, "tile_k": 32}
@@ -119,36 +42,10 @@ CASES = [
 ]  # fmt: skip
 
 
-Ask = Callable[[tuple[Any, ...]], str]
-
-
 @pytest.fixture(scope="module")
 def ask() -> Iterator[Ask]:
-    """Return what gives a check's answer: ``right``, or a traceback."""
-    with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT],
-            env={**os.environ, "TRITON_INTERPRET": "1"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        )
-        assert process.stdin is not None and process.stdout is not None
-
-        def answer(case: tuple[Any, ...]) -> str:
-            assert process.stdin is not None and process.stdout is not None
-            process.stdin.write(f"{case!r}\n")
-            process.stdin.flush()
-            line = process.stdout.readline()
-            if not line:
-                errors.seek(0)
-                return f"the interpreter's process ended: {errors.read()[-2000:]}"
-            return str(ast.literal_eval(line))
-
+    with interpreted() as answer:
         yield answer
-        process.kill()
-        process.communicate()
 
 
 @pytest.mark.timeout(300)
@@ -159,10 +56,13 @@ def ask() -> Iterator[Ask]:
 )
 @pytest.mark.one_in(3)
 def test_a_triton_kernel_is_right_in_the_interpreter(case: tuple[Any, ...], ask: Ask) -> None:
-    assert ask(case) == "right"
+    *technique, options = case
+    assert ask((*technique, {"backend": "triton"} | options)) == "right"
 
 
 def test_a_check_that_fails_is_told_and_the_next_one_is_made(ask: Ask) -> None:
-    assert "TypeError" in ask((*CASES[0][:5], {"nothing": 1}))
-    assert "1 of 680 elements of y are outside the bound" in ask((*CASES[-1], "spoilt"))
-    assert ask(CASES[0]) == "right"
+    assert "TypeError" in ask((*CASES[0][:5], {"backend": "triton", "nothing": 1}))
+    assert "1 of 680 elements of y are outside the bound" in ask(
+        (*CASES[-1][:5], {"backend": "triton"}, "spoilt")
+    )
+    assert ask((*CASES[0][:5], {"backend": "triton"})) == "right"

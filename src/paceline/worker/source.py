@@ -19,10 +19,13 @@ ALLOWED_IMPORTS = frozenset(
         "contextlib",
         "dataclasses",
         "enum",
+        "flash_attn",
+        "flashinfer",
         "functools",
         "hashlib",
         "heapq",
         "itertools",
+        "liger_kernel",
         "math",
         "numpy",
         "operator",
@@ -51,8 +54,13 @@ FORBIDDEN_PREFIXES = (
     "torch.autograd._enable_profiler",
     "torch.autograd._disable_profiler",
 )
-OPTIONAL_LIBRARIES = ("scipy.optimize", "scipy.sparse")
+OPTIONAL_LIBRARIES = (
+    *("flash_attn", "flashinfer"),
+    *("liger_kernel.ops.fused_add_rms_norm", "liger_kernel.transformers.functional"),
+    *("scipy.optimize", "scipy.sparse"),
+)
 """What a technique may import where it is installed; imported before the fences, which their set-up would breach."""
+_OPTIONAL_PACKAGES = frozenset(library.split(".")[0] for library in OPTIONAL_LIBRARIES)
 WHOLE_PACKAGES = frozenset({"paceline", "paceline.families", "paceline.baselines"})
 ALLOWED_OF_PACELINE = ("paceline.technique", "paceline.families", "paceline.baselines")
 FORBIDDEN_NAMES = frozenset(
@@ -127,8 +135,8 @@ def _forbidden_module(name: str) -> bool:
     parts = name.split(".")
     if _is_package(name):
         return True  # every module in it can be had from it, by computed names
-    if parts[0] == "scipy":
-        return ".".join(parts[:2]) not in OPTIONAL_LIBRARIES
+    if parts[0] in _OPTIONAL_PACKAGES:
+        return not any(name == library or name.startswith(f"{library}.") for library in OPTIONAL_LIBRARIES)
     if parts[0] == "paceline":
         return ".".join(parts[:2]) not in ALLOWED_OF_PACELINE or _of_the_harness(parts)
     return any(name == p or name.startswith(p + ".") for p in FORBIDDEN_PREFIXES)
