@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from test_site import EVIL, SUITE, measurement, run_line
 
+from paceline.analysis.claim_verdicts import NullFound
 from paceline.analysis.claims import ClaimResult
 from paceline.analysis.compare import Comparison, compare_points, ranks
 from paceline.base.family import family_names, load_family
@@ -156,6 +157,12 @@ def test_a_gain_that_an_arm_without_the_mechanism_has_too_is_no_largest_gain(
     given = measured(1, {KB: {"native": 1.0, "tree": 0.1, "ring": 0.5}})
     found = findings(known(given, claims=(claim(verdict),)))
     assert [f.sentence.partition(" ")[0] for f in found if f.rule == "largest"] == ["tree"] * told
+
+
+def test_what_an_arm_without_the_mechanism_gains_is_no_finding() -> None:
+    given = measured(1, {KB: {"native": 1.0, "tree": 0.1, "ring": 0.5}})
+    told = replace(claim("partly"), null=NullFound(technique="tree"))
+    assert only(findings(known(given, claims=(told,))), "largest").sentence.startswith("ring ")
 
 
 def test_a_crossing_says_on_which_side_which_technique_is_faster() -> None:

@@ -558,10 +558,16 @@ def test_the_frontier_holds_what_nobody_beats_in_both() -> None:
     assert frontier([]) == []
 
 
-def test_names_of_near_dots_do_not_cover_each_other() -> None:
+@pytest.mark.parametrize("near", [5, 16])
+def test_names_of_near_dots_do_not_cover_each_other(near: int) -> None:
     dots = [
-        charts.Dot(name=f"technique-{i}", colour="s0", x=(1.0 + i * 1e-3, None, None), y=(2.0, None, None))
-        for i in range(6)
+        charts.Dot(
+            name=f"technique-{i:x}",
+            colour="s0",
+            x=(1.0 + i * 1e-3, None, None),
+            y=(1.5 + i * 1e-3, None, None),
+        )
+        for i in range(near)
     ]
     drawn = charts.frontier_chart(
         [*dots, charts.Dot(name="far", colour="s1", x=(9.0, None, None), y=(1.0, None, None))],
@@ -575,7 +581,8 @@ def test_names_of_near_dots_do_not_cover_each_other() -> None:
     labels = [
         (float(x), float(y)) for x, y in re.findall(r'class="label s\d" x="([\d.]+)" y="([\d.]+)"', drawn)
     ]
-    assert len(labels) == 7
+    assert len(labels) == near + 1
+    assert ('class="leader"' in drawn) == (near > 6), "names that stand far off are led to their dots"
     width = 7.6 * len("technique-0")
     for i, (x, y) in enumerate(labels):
         for other_x, other_y in labels[i + 1 :]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from paceline.analysis.compare import compare_points
 from paceline.analysis.points import points_of
 from paceline.cli import application
-from paceline.report.tables import Table, board_table
+from paceline.report.tables import Table, board_table, format_param
 from paceline.report.terminal import display_width, laid_out, terminal_width, wrapped
 
 HEADERS = ("point", "technique", "value", "extra", "n")
@@ -168,3 +168,21 @@ def test_an_option_and_its_value_stay_on_one_line() -> None:
     lines = wrapped(text, 56).splitlines()
     assert len(lines) > 1
     assert any("--runner local-cpu" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("rank_link_delay", 20 * 1e-6, "20 µs"),
+        ("tool_s", 0.05, "50 ms"),
+        ("rank_link", 4e8, "3.2gbit"),
+        ("learning_rate", 0.1 + 0.2, "0.3"),
+        ("load", 1.0, "1"),
+        ("size_bytes", 4096, "4 KiB"),
+        ("steps", 4096, "4096"),
+        ("link", "100mbit", "100mbit"),
+        ("capacity", None, "–"),
+    ],
+)
+def test_parameters_are_written_as_people_write_them(name: str, value: object, text: str) -> None:
+    assert format_param(name, value) == text

@@ -265,15 +265,23 @@ def runner_text(runner: Mapping[str, Any]) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
+RESOURCES = frozenset({"ranks", "devices", "servers", "nodes"})
+"""Parameters that count what computes."""
+
+
 def shared_params(points: Sequence[Point]) -> list[str]:
-    """Write the parameters that all points share, but for those with the value that they have by default."""
+    """Write the parameters that all points share, but for those with the value that they have by default.
+
+    How many things are computed with is told in any case: a gain on seven models is none on one.
+    """
     first = points[0]
     family = load_family(first.family)
     found = []
     for parameter in family.parameters_for(str(first.params.get("op", ""))):
         values = {repr(p.params.get(parameter.name)) for p in points}
         value = first.params.get(parameter.name)
-        if len(values) == 1 and value is not None and value != parameter.default and parameter.name != "op":
+        told = parameter.name in RESOURCES or value != parameter.default
+        if len(values) == 1 and value is not None and told and parameter.name != "op":
             found.append(param_text(first, parameter.name))
     return found
 

@@ -199,6 +199,12 @@ def frontier_chart(
     return svg(title, 380, parts)
 
 
+NEAR = (-9, 13, 0, -23, 27, -37, 41)
+"""Heights at which a name may stand beside its dot, the best first."""
+LINE = 14
+"""Height of a name. Where there is no room beside its dot it stands on one of the drawing's lines, and is led to it."""
+
+
 def _dot_labels(dots: Sequence[Dot], x_axis: Axis, y_axis: Axis) -> list[str]:
     """Write each name where it covers no other name and no dot, as near to its own dot as there is room."""
     centres = [(x_axis.at(d.x[0]), y_axis.at(d.y[0])) for d in dots]
@@ -206,22 +212,29 @@ def _dot_labels(dots: Sequence[Dot], x_axis: Axis, y_axis: Axis) -> list[str]:
     found = []
     for d, (x, y) in sorted(zip(dots, centres, strict=True), key=lambda pair: pair[1]):
         width = 7.6 * len(d.name)
+        lines = range(int(y_axis.end) + LINE // 2, int(y_axis.begin) - LINE // 2, LINE)
+        heights = [(y + shift, False) for shift in NEAR]
+        heights += [(float(line), True) for line in sorted(lines, key=lambda line: abs(line - y))]
         places = [
-            (left, y + shift)
-            for shift in (-9, 13, 0, -23, 27, -37, 41)
+            (left, height, is_far)
+            for height, is_far in heights
             for left in (x + 9, x - 9 - width)
             if left >= x_axis.begin and left + width <= x_axis.end + 8
-        ] or [(x_axis.end - width, y)]
-        boxes = [(left, middle - 7, left + width, middle + 7) for left, middle in places]
-        free = [i for i, box in enumerate(boxes) if not any(_overlap(box, other) for other in taken)]
-        best = free[0] if free else 0
+        ] or [(x_axis.end - width, y, False)]
+        boxes = [(left, middle - 7, left + width, middle + 7) for left, middle, _ in places]
+        best = min(range(len(boxes)), key=lambda i: (sum(_covered(boxes[i], other) for other in taken), i))
         taken.append(boxes[best])
-        found.append(text(places[best][0], places[best][1] + 4, d.name, f"label {d.colour}"))
+        left, middle, is_far = places[best]
+        if is_far:
+            end = left if left > x else left + width
+            found.append(f'<path class="leader" d="M{x:.1f} {y:.1f}L{end:.1f} {middle:.1f}"/>')
+        found.append(text(left, middle + 4, d.name, f"label {d.colour}"))
     return found
 
 
-def _overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+def _covered(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> float:
+    """Return the area that two boxes share."""
+    return max(0.0, min(a[2], b[2]) - max(a[0], b[0])) * max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
 
 
 def split_chart(

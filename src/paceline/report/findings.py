@@ -12,7 +12,8 @@ All rules look at evidence of grade A or B, at intervals that tell a size, and a
 comparison that several kinds of processors measured counts once, by its newest measurement.
 
 (1) Not of a suite one of whose claims says nothing, since an arm without the mechanism does as well: its baseline is
-easily beaten. Nor of one that is consistent with a model alone, since what makes the effect was assumed.
+easily beaten. Nor of one that is consistent with a model alone, since what makes the effect was assumed. Nor of an arm
+that a claim names as one without the mechanism: half as many steps take half the time.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ def findings(known: Known, most: int = MOST) -> list[Finding]:
     """
     ranked = _ranked(known)
     borrowed = {c.suite for c in known.claims if c.verdict in NOT_ITS_OWN}
-    gains = _gains([r for r in ranked if r.board.suite not in borrowed])
+    without = {(c.suite, c.null.technique) for c in known.claims if c.null is not None}
+    gains = _gains([r for r in ranked if r.board.suite not in borrowed], without)
     first = _one_each(gains, lambda f: f.family)
     special = [
         *islice(_but_worse(ranked), 1),
@@ -164,13 +166,21 @@ def _size(c: Comparison) -> float:
     return abs(math.log(c.effect.value))
 
 
-def _gains(ranked: Sequence[_Ranked]) -> list[Finding]:
-    """Return the gains that are known to keep their quality, the largest first, one of each suite."""
+def _gains(ranked: Sequence[_Ranked], without: Collection[tuple[str, str]]) -> list[Finding]:
+    """Return the gains that are known to keep their quality, the largest first, one of each suite.
+
+    Args:
+        ranked: Boards.
+        without: Suites and labels of arms without a paper's mechanism: what they gain is what the paper has to beat.
+    """
     found = [
         (c, r)
         for r in ranked
         for c in r.comparisons
-        if c.verdict.name == "faster" and r.keeps(c) and not is_quality(c)
+        if c.verdict.name == "faster"
+        and r.keeps(c)
+        and not is_quality(c)
+        and (r.board.suite, c.label) not in without
     ]
     found.sort(key=lambda pair: (-_size(pair[0]), pair[1].board.slug, pair[0].label))
     seen: dict[str, Finding] = {}

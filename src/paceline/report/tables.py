@@ -21,7 +21,7 @@ from paceline.analysis.points import GRADES, Cell, Point, causes_of_c, compared,
 from paceline.analysis.runs import RunComparison
 from paceline.base.counting import number_of
 from paceline.base.family import family_names, load_family
-from paceline.base.units import format_rate, format_size
+from paceline.base.units import format_quantity, format_rate, format_size
 from paceline.records.record import Measurement
 from paceline.report.quality import Loss, losses, qualified, quality_ranks
 from paceline.report.shapedlinks import burst_note
@@ -95,16 +95,19 @@ def format_param(name: str, value: Any) -> str:
     """Write a parameter's value for people."""
     if name.endswith("_bytes") and isinstance(value, int):
         return format_size(value)
-    if isinstance(value, float) and name in _rates():
-        return format_rate(value)
+    if isinstance(value, float):
+        kind = _kinds().get(name)
+        if kind == "rate":
+            return format_rate(value)
+        return format_quantity(value, "s") if kind == "duration" else f"{value:.12g}"
     return ABSENT if value is None else str(value)
 
 
 @cache
-def _rates() -> frozenset[str]:
-    """Return the parameters that are rates of links, over all families."""
+def _kinds() -> Mapping[str, str]:
+    """Return the kinds of all families' parameters; a name means one thing in all of them."""
     families = [load_family(name) for name in family_names()]
-    return frozenset(p.name for family in families for p in family.parameters if p.kind == "rate")
+    return {p.name: p.kind for family in families for p in family.parameters}
 
 
 def format_counts(counts: Iterable[tuple[str, int]]) -> str:
