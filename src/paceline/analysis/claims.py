@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from paceline.analysis.claim_costs import Cost, costs_of
 from paceline.analysis.claim_points import Found, Measured, Premised, Sides, measured_in, places_of
 from paceline.analysis.claim_verdicts import (
     UNTESTABLE,
@@ -85,6 +86,8 @@ class ClaimResult:
     """What the arm without the mechanism came to; None where there is none, or nothing was measured."""
     assumed: Mapping[str, str] = field(default_factory=dict)
     """What creates the effect and was assumed, with what it stands for."""
+    costs: tuple[Cost, ...] = ()
+    """Other metrics of the suite in which the technique is worse than the other side, at the same points."""
 
     @property
     def premise(self) -> Literal["met", "not met", "none"]:
@@ -175,7 +178,8 @@ def _evaluate_one(
         )
     if not measured.found:
         return ClaimResult(**common, verdict="inconclusive", reason=measured.failed, settled_by=("time",))
-    return _result(common, claim, measured)
+    costs = costs_of(sides, measured.found, [point for place in places for point in place], family)
+    return replace(_result(common, claim, measured), costs=costs)
 
 
 def _result(common: Mapping[str, Any], claim: Mapping[str, Any], measured: Measured) -> ClaimResult:

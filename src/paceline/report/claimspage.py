@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from paceline.analysis.claims import ClaimResult
 from paceline.analysis.headlines import LedgerRow, conforming
 from paceline.base.counting import number_of
-from paceline.report.claimstext import OWN_BOUND, PAPERS_NUMBER, STATEMENT, decided_by, found_text, sides
+from paceline.report.claimstext import OWN_BOUND, PAPERS_NUMBER, STATEMENT, decided_by, found_at_a_cost, sides
 from paceline.report.headlinetext import HEADLINE_HEADERS, headline_cells, null_text
 from paceline.report.premisetext import (
     WHOSE,
@@ -78,7 +78,8 @@ def _how_to_read(measured: int, waiting: int) -> tuple[str, ...]:
         "A claim expects the paper's own number, a testable form of its statement that is ours, or, as a bound of the "
         "suite, something that no paper says. Its premises are what must "
         "hold in the run for its number to speak: where one of them does not, the claim is *not testable here*, "
-        "whatever was found, and the premise says by how much it fails and what would meet it.",
+        "whatever was found, and the premise says by how much it fails and what would meet it. Beside what was found "
+        "stands its cost: metrics of the suite in which the technique is worse than what it is held against.",
         "",
         "Evidence is graded: A is confirmed by another run, B has five launches or more, C has fewer, or code that "
         "was not committed, D was imported. Beside it stands the run, by the beginning of its record's name, and of "
@@ -104,8 +105,7 @@ def _claim_rows(claims: Iterable[ClaimResult], titles: dict[str, str]) -> Iterat
             verdict += " (premises met)"
         shown = (claim.grade, claim.host_class, decided_by(claim), remarks_text(claim))
         evidence = "; ".join(text for text in shown if text)
-        scale = scale_text(claim)
-        found = f"{found_text(claim)} ({scale})" if scale else found_text(claim)
+        found = found_at_a_cost(claim, scale_text(claim))
         null = null_text(claim) if claim.reproduces else ""
         cells = (
             paper,

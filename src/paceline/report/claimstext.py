@@ -72,6 +72,33 @@ def _off_one(found: Estimate) -> Estimate:
     return replace(found, value=found.value - 1, low=low, high=high)
 
 
+def costs_text(claim: ClaimResult) -> str:
+    """Say in which metrics of its suite a claim's technique is worse, such as ``at the cost of: latency 1.44 ×``.
+
+    Where that is not so at all of the claim's points it says at how many.
+    """
+    told = []
+    for cost in claim.costs:
+        unit = cost.unit if cost.kind == "difference" and cost.unit not in ("ratio", "1") else ""
+        where = (
+            f" at {cost.num_points} of {cost.of_points} points" if cost.num_points < cost.of_points else ""
+        )
+        effect = format_effect(cost.effect, cost.kind, verdict="slower")
+        told.append(f"{cost.metric} {effect}{f' {unit}' if unit else ''}{where}")
+    return f"at the cost of: {', '.join(told)}" if told else ""
+
+
+def found_at_a_cost(claim: ClaimResult, scale: str = "") -> str:
+    """Write what was found of a claim, with its scale, and behind it what the technique is worse in.
+
+    Args:
+        claim: The claim.
+        scale: Of the measurement, in words.
+    """
+    found = f"{found_text(claim)} ({scale})" if scale else found_text(claim)
+    return "; ".join(filter(None, (found, costs_text(claim))))
+
+
 def decided_by(claim: ClaimResult) -> str:
     """Name the run that decided a claim, and of several points the one."""
     if claim.run_id is None:

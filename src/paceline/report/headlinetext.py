@@ -6,7 +6,7 @@ from paceline.analysis.claim_verdicts import CONFORMANCE
 from paceline.analysis.claims import ClaimResult
 from paceline.analysis.headlines import HeadlineResult
 from paceline.report.boundedtext import with_ends
-from paceline.report.claimstext import found_text, sides
+from paceline.report.claimstext import costs_text, found_text, sides
 from paceline.report.premisetext import SETTLES
 from paceline.report.shown import ABSENT
 
@@ -35,10 +35,16 @@ def headline_cells(row: HeadlineResult) -> tuple[str, str, str, str, str]:
         for c in row.results
         if c.worst is not None and (c.reproduces or row.verdict in CONFORMANCE.values())
     ]
-    found = "; ".join(f"{c.metric} of {sides(c)}: {found_text(c)}, asked {c.expectation}" for c in shown)
+    found = "; ".join(
+        f"{c.metric} of {sides(c)}: {found_text(c)}, asked {c.expectation}{_costs(c)}" for c in shown
+    )
     nulls = "; ".join(dict.fromkeys(null_text(c) for c in shown if c.reproduces))
     verdict = f"{row.verdict}, {row.how}" if row.how == "tested in another form" else row.verdict
     return says, found or ABSENT, nulls or ABSENT, verdict, _untested(row)
+
+
+def _costs(claim: ClaimResult) -> str:
+    return f", {told}" if (told := costs_text(claim)) else ""
 
 
 def _untested(row: HeadlineResult) -> str:

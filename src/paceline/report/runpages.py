@@ -16,7 +16,7 @@ from paceline.base.counting import number_of
 from paceline.records.record import STATUSES, Run
 from paceline.records.store import RunRecord, status_counts
 from paceline.report.boards import slug
-from paceline.report.claimstext import PAPERS_NUMBER, STATEMENT, found_text, sides
+from paceline.report.claimstext import PAPERS_NUMBER, STATEMENT, found_at_a_cost, sides
 from paceline.report.headlinetext import HEADLINE_HEADERS, headline_cells
 from paceline.report.html import Cell, Grid, rows_grid, verdict_class
 from paceline.report.partly import verdict_with_part
@@ -196,7 +196,6 @@ def claim_grid(
     rows: list[list[Cell | str]] = []
     for c in results:
         link = run_hrefs.get(c.run_id or "")
-        found, scale = found_text(c), scale_text(c)
         rows.append(
             [
                 Cell(text=f"{c.suite} · {c.claim_id}", kind="text broken"),
@@ -204,7 +203,7 @@ def claim_grid(
                 Cell(text=said_text(c), kind="text prose"),
                 Cell(text=f"{c.metric} of {sides(c)}: {c.expectation}", kind="text broken"),
                 Cell(
-                    text=f"{found} ({scale})" if scale else found,
+                    text=found_at_a_cost(c, scale_text(c)),
                     href=link if c.worst is not None else None,
                     kind="text broken",
                 ),

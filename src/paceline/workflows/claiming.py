@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from paceline.analysis.claim_costs import Cost
 from paceline.analysis.claim_points import Premised
 from paceline.analysis.claim_verdicts import CONFORMANCE, NullFound
 from paceline.analysis.claims import ClaimResult, evaluate, with_own_suites
@@ -94,6 +95,7 @@ def claim_facts(claim: ClaimResult) -> dict[str, Any]:
         "reason": claim.reason,
         "stands_for": "reproduction" if claim.reproduces else "conformance",
         "null": _null_facts(claim.null) if claim.null else None,
+        "costs": [_cost_facts(cost) for cost in claim.costs],
         "assumed": dict(claim.assumed) or None,
         "premise": claim.premise,
         "premises": [_premise_facts(p) for p in claim.premises],
@@ -134,6 +136,19 @@ def _null_facts(null: NullFound) -> dict[str, Any]:
         "value": found.value if found else None,
         "low": found.low if found else None,
         "high": found.high if found else None,
+    }
+
+
+def _cost_facts(cost: Cost) -> dict[str, Any]:
+    found = cost.effect
+    return {
+        "metric": cost.metric,
+        "kind": cost.kind,
+        "value": found.value,
+        "low": found.low,
+        "high": found.high,
+        "params": dict(cost.params),
+        "points": [cost.num_points, cost.of_points],
     }
 
 
