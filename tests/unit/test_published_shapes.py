@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -12,11 +13,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from paceline.base.family import load_family
 from paceline.cli import application
-from paceline.families.training.api.model import Transformer, next_symbol_loss
+from paceline.families.training.api.model import Transformer, loss_and_gradients, next_symbol_loss
 from paceline.families.training.api.sizes import SIZES, Size, num_symbols, size_of
 from paceline.families.training.core.footprint import footprint
 from paceline.families.training.core.legality import problems
+from paceline.families.training.core.parameters import KEPT, RECOMPUTED
 from paceline.families.training.core.transients import Transients
+from paceline.families.training.ops.data_parallel.spec import own_problems
 
 PUBLISHED = {
     "llama-3.2-1b": 1_235_814_400,
@@ -149,12 +152,15 @@ def test_kv_heads_of_a_point_come_before_those_of_its_size() -> None:
     assert size_of({"size": "llama-100m", "kv_heads": 6}).num_kv_heads == 6
 
 
+@pytest.mark.parametrize("activations", [KEPT, RECOMPUTED])
 @pytest.mark.parametrize("name", ["small", "llama-100m"])
-def test_activations_are_foretold_without_memory_and_seen_in_a_real_step(name: str) -> None:
-    params = point(size=name, batch=4, context=32, ranks=2, steps=40)
+def test_activations_are_foretold_without_memory_and_seen_in_a_real_step(name: str, activations: str) -> None:
+    params = point(size=name, batch=4, context=32, ranks=2, steps=40, activations=activations)
     found = footprint(params, "paceline.baselines.training.ddp", {"bucket_bytes": 1 << 20})  # type: ignore[arg-type]
     size = SIZES[name]
     model = Transformer(size, vocabulary=num_symbols(size, "markov"), context=32)
+    if activations == RECOMPUTED:
+        model.recompute_layers()
     for parameter in model.parameters():
         parameter.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", None))
     counted = Transients()
@@ -187,6 +193,38 @@ def test_the_plan_prints_who_fits() -> None:
     assert states["ddp"] == 16 and states["diloco"] == 24 and states["fsdp"] == pytest.approx(8, rel=1e-3)
     other = CliRunner().invoke(application, ["plan", "collectives/all-reduce", "--memory"])
     assert "nobody can foretell the memory of this plan" in other.output
+
+
+def test_layers_that_recompute_keep_their_inputs_alone() -> None:
+    point_of = partial(point, size="llama-100m", batch=4, context=256, ranks=2, steps=40)
+    module, options = "paceline.baselines.training.ddp", {"bucket_bytes": 1 << 20}
+    kept, recomputed = (
+        footprint(point_of(activations=name), module, options)  # type: ignore[arg-type]
+        for name in (KEPT, RECOMPUTED)
+    )
+    assert recomputed.state_bytes == kept.state_bytes
+    assert recomputed.activation_bytes < 0.5 * kept.activation_bytes
+
+
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+def test_recomputed_gradients_are_those_of_kept_activations(dtype: torch.dtype | None) -> None:
+    sequences = torch.randint(64, (2, 33), generator=torch.Generator().manual_seed(3))
+    found = []
+    for recomputes in (False, True):
+        model = Transformer(SIZES["tiny"], vocabulary=64, context=32)
+        model.initialise(5)
+        model.narrow = dtype
+        if recomputes:
+            model.recompute_layers()
+        loss = loss_and_gradients(model, sequences)
+        found.append([loss, *(p.grad for p in model.parameters())])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_a_model_of_ones_own_recomputes_what_it_says_itself() -> None:
+    given = {"op": "data_parallel", "model": "m.py:make", "activations": RECOMPUTED, "size": None}
+    assert any("says itself what it computes again" in text for text in own_problems(point(**given)))
+    assert own_problems(point(**given | {"activations": KEPT})) == []
 
 
 def test_a_linear_layer_is_not_mistaken_for_a_gated_one() -> None:

@@ -131,7 +131,7 @@ LATER: Mapping[str, Mapping[str, Any]] = {
         "trace_max_prompt": 1024,
         "trace_max_total": 2048,
     },
-    "training": {"model": None, "loss": None, "sources": None},
+    "training": {"model": None, "loss": None, "sources": None, "activations": "kept"},
 }
 """Parameters, by family, that came when there were records already, and their defaults: at these a point is the one
 that it was before, and its series go on."""

@@ -11,7 +11,7 @@ from paceline.report.terminal import laid_out, wrapped
 from paceline.workflows.footprints import Need
 
 HEADERS = ("point", "technique", "parameters", "state", "activations", "a rank", "all ranks", "trains")
-SHOWN = ("size", "ranks", "batch", "context", "dtype", "mode")
+SHOWN = ("size", "ranks", "batch", "context", "dtype", "mode", "activations")
 """Parameters on which memory depends; those that differ are shown."""
 NOT_STATED = "not stated"
 NOTE = (

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from paceline.families.collectives.api.linear_attention import MIN_DECAY, recurrence
 from paceline.families.training.api.own import Batch, OwnBatch
@@ -116,10 +117,20 @@ class Layer(nn.Module):
 
         self.compiled: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
         """``added``, compiled; hooks on the layer stay outside."""
+        self.recomputes = False
+        """Whether it keeps its input alone, and computes again in backward what backward needs (Chen et al., "Training
+        Deep Nets with Sublinear Memory Cost", 2016)."""
 
     def forward(self, x_BTD: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
         """Return the stream after this layer."""
-        return (self.compiled or self.added)(x_BTD, cos_TK, sin_TK)
+        added = self.compiled or self.added
+        if not self.recomputes:
+            return added(x_BTD, cos_TK, sin_TK)
+        # Nothing is drawn in a layer, so there is no state of a generator to bring back.
+        again: Tensor = checkpoint(
+            added, x_BTD, cos_TK, sin_TK, use_reentrant=False, preserve_rng_state=False
+        )
+        return again
 
     def added(self, x_BTD: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
         """Return the stream and what attention and perceptron add to it."""
@@ -224,6 +235,12 @@ class Transformer(nn.Module):
             head_VD = self.embedding.weight if self.head is None else self.head.weight
             # Wide, since a softmax in bfloat16 would lose the loss's digits.
             return functional.linear(self.norm(x_BTD), head_VD, self.head_bias).float()
+
+    def recompute_layers(self) -> None:
+        """Let every layer compute again in backward what it would have kept."""
+        for layer in self.layers:
+            assert isinstance(layer, Layer)
+            layer.recomputes = True
 
     def compile_layers(self) -> None:
         """Compile every layer, for the shapes that it meets; equal layers share what was compiled."""

@@ -23,6 +23,7 @@ from paceline.families.training.api.model import Transformer, next_symbol_loss
 from paceline.families.training.api.replica import Cost, Task
 from paceline.families.training.api.sizes import Size, num_symbols, size_of
 from paceline.families.training.core.legality import number
+from paceline.families.training.core.parameters import ACTIVATIONS, RECOMPUTED
 from paceline.families.training.core.setting import TORCH_DTYPES
 from paceline.families.training.core.transients import Transients
 
@@ -38,16 +39,22 @@ def footprint(params: Params, module: str, options: Mapping[str, Any]) -> Footpr
     return Footprint(
         parameters=size.parameters(vocabulary),
         state_bytes=state_bytes,
-        activation_bytes=_activation_bytes(size, vocabulary, rows, context, str(params["dtype"])),
+        activation_bytes=_activation_bytes(
+            size, vocabulary, rows, context, str(params["dtype"]), params[ACTIVATIONS.name] == RECOMPUTED
+        ),
     )
 
 
 @cache
-def _activation_bytes(size: Size, vocabulary: int, rows: int, context: int, dtype: str) -> float:
+def _activation_bytes(
+    size: Size, vocabulary: int, rows: int, context: int, dtype: str, recomputes: bool
+) -> float:
     """Return the most that a step keeps beside the state; all techniques of a point have the same."""
     with FakeTensorMode():
         model = Transformer(size, vocabulary=vocabulary, context=context)
         model.narrow = TORCH_DTYPES.get(dtype)
+        if recomputes:
+            model.recompute_layers()
         for parameter in model.parameters():
             parameter.register_post_accumulate_grad_hook(_let_go)  # type: ignore[no-untyped-call]  # as below
         sequences_BS = torch.zeros(rows, context + 1, dtype=torch.int64)

@@ -153,6 +153,16 @@ RUN: tuple[Parameter, ...] = (
 )
 """Where a point trains, on what and how long."""
 
+KEPT, RECOMPUTED = "kept", "recomputed"
+ACTIVATIONS = Parameter(
+    name="activations",
+    kind="choice",
+    doc="What layers leave for backward: kept, or recomputed layer by layer from each layer's input (activation "
+    "checkpointing).",
+    default=KEPT,
+    choices=(KEPT, RECOMPUTED),
+)
+
 EXPERTS = Parameter(
     name="experts",
     kind="count",

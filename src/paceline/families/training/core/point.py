@@ -10,6 +10,7 @@ import torch
 
 from paceline.families.training.api.sizes import size_of
 from paceline.families.training.core.corpus import Corpus
+from paceline.families.training.core.parameters import ACTIVATIONS, RECOMPUTED
 from paceline.families.training.core.setting import Setting
 from paceline.worker.session import Block, Case, CaseError, Session
 
@@ -45,6 +46,7 @@ def setting_of(session: Session, block: Block, found: Corpus) -> Setting:
         device=torch.device(session.device.torch_type),
         dtype=str(params["dtype"]),
         compiled=params["mode"] == "compiled",
+        recomputes=params.get(ACTIVATIONS.name) == RECOMPUTED,
         model_seed=session.draw_seed("model", block.block),
         data_seed=session.draw_seed("data", block.block),
         shared_seed=session.draw_seed("shared", block.block),

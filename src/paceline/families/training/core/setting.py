@@ -47,6 +47,8 @@ class Setting:
     dtype: str = FLOAT32
     """What forward and backward multiply in."""
     compiled: bool = False
+    recomputes: bool = False
+    """Whether layers compute again in backward what they would have kept."""
     model_seed: int
     data_seed: int
     shared_seed: int
@@ -90,6 +92,9 @@ class Setting:
             model.narrow = TORCH_DTYPES[self.dtype]
         if self.compiled:
             model.compile_layers()
+        if self.recomputes:
+            assert isinstance(model, Transformer), "a model of one's own recomputes what its module says"
+            model.recompute_layers()
         return model
 
     def judge(self) -> nn.Module:

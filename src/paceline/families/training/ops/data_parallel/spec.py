@@ -11,7 +11,14 @@ from paceline.base.operation import Operation
 from paceline.families.training.core.configuration import written_out
 from paceline.families.training.core.legality import estimate_s, number, problems
 from paceline.families.training.core.metrics import DERIVED
-from paceline.families.training.core.parameters import NONE, ONE_PART, OWN_LOSS, OWN_MODEL, is_own_data
+from paceline.families.training.core.parameters import (
+    NONE,
+    ONE_PART,
+    OWN_LOSS,
+    OWN_MODEL,
+    RECOMPUTED,
+    is_own_data,
+)
 from paceline.families.training.core.promises import Elastic
 from paceline.families.training.ops.data_parallel.metrics import METRICS
 from paceline.families.training.ops.data_parallel.parameters import PARAMETERS
@@ -39,6 +46,10 @@ def own_problems(params: Params) -> list[str]:
     if not own_data and params[OWN_LOSS] is not None:
         found.append(
             f"loss {params[OWN_LOSS]} is for data of one's own: on {params['data']} the next symbol counts"
+        )
+    if params["activations"] == RECOMPUTED:
+        found.append(
+            f"activations recomputed is for the family's layers: {model} says itself what it computes again"
         )
     if own_data:
         found += [
