@@ -31,13 +31,15 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem
     properties={"exact": True},
     fidelity={
         "source": {
-            "read": "catalogue",
-            "paper": "the abstract's method by the ledger; the paper itself was not read",
-            "code": "none found",
+            "read": "code",
+            "paper": "abstract, sections on Cannon's algorithm, on JAMPI, and on memory and time",
+            "code": "github.com/starschema/jampi-spark-dotmatrix: DotProduct.scala, nio/PeerMessage.scala, "
+            "CartesianTopology.scala, paper/jampi-spark-dotmatrix-mdpi.tex",
         },
         "deviations": (
             "Messages of the communicator stand for the sockets of a Spark barrier stage.",
-            "Product and shift do not overlap, which would need a second receive buffer.",
+            "A block arrives whole in a buffer of its size; the authors' travels through 8 MiB and overwrites itself.",
+            "The skew of B moves B, as Cannon's algorithm does; the authors' public code hands A to that message too.",
         ),
         "constants": {},
         "checked_by": ("tests/conformance/test_conformance.py::test_a_technique_conforms",),

@@ -36,7 +36,7 @@ from paceline.families.collectives.api.rings import all_gather, reduce_scatter, 
     fidelity={
         "source": {
             "read": "code",
-            "paper": "sections 3.1 and 3.3 by the header, not read for this card",
+            "paper": "the abstracts of versions 1, 4 and 5, read for this card; sections 3.1 and 3.3 by the header",
             "code": "github.com/microsoft/tokenweave: artifact/configs_generator/src_files/llama_overlap_fused.py",
         },
         "deviations": (

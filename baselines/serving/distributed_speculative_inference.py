@@ -41,7 +41,7 @@ def least_lookahead(given: Given) -> int:
     fidelity={
         "source": {
             "read": "code",
-            "paper": "algorithm 1 and equation 1 by the header, not read for this card",
+            "paper": "the abstract, read for this card; algorithm 1 and equation 1 by the header",
             "code": (
                 "github.com/keyboardAnt/distributed-speculative-inference: "
                 "dsi/configs/experiment/simul/offline.py, dsi/offline/simul/dsi.py, dsi/online/simul/core.py"

@@ -40,8 +40,9 @@ from paceline.families.training.api.rounds import ends_round
             "read": "code",
             "paper": "the abstract, read for this card; the penalty's definition could not be read",
             "code": (
-                "github.com/weigao266/fairscale-CO2 (named by github.com/OpenNLPLab/CO2): "
-                "fairscale/experimental/nn/data_parallel/gossip/co2.py"
+                "github.com/weigao266/fairscale-CO2 and fairseq-CO2 (named by github.com/OpenNLPLab/CO2): "
+                "fairscale/experimental/nn/data_parallel/gossip/co2.py, README.md; co2_examples/run_co2_local.sh, "
+                "fairseq/dataclass/configs.py, fairseq/models/distributed_fairseq_model.py"
             ),
         },
         "deviations": (
@@ -59,19 +60,30 @@ from paceline.families.training.api.rounds import ends_round
                 "still travels."
             ),
             "States are not sharded, which the authors' code does by default (32 shards).",
+            (
+                "There is one period; the authors' code has two, of averages that travel behind local steps and "
+                "of outer steps."
+            ),
         ),
         "constants": {
-            "sync_every": {"here": 20, "authors": "48 (outer_frequency), co2.py"},
+            "sync_every": {
+                "here": 20,
+                "authors": "20 (co2_outer_frequency) in fairseq-CO2, 48 in co2.py; averages travel behind 3 "
+                "(localsgd_frequency)",
+            },
             "outer_rate": {"here": 1.0, "authors": "1.0, co2.py"},
             "outer_momentum": {
                 "here": 0.2,
-                "authors": "0.5, co2.py",
+                "authors": "0.2 in README.md and run_co2_local.sh; 0.5, co2.py; by ranks 0 to 0.6 in fairseq-CO2",
             },
             "penalty": {
                 "here": True,
                 "authors": "a constant of 1.0 (co2_gap_penalty), so none by default, co2.py",
             },
-            "clip": {"here": 10.0, "authors": "1.0 absolute, off by default (co2_clip), co2.py"},
+            "clip": {
+                "here": 10.0,
+                "authors": "1.0 absolute (co2_clip_threshold), off by default, on in run_co2_local.sh",
+            },
             "by_element": {"here": True, "authors": "one constant for all, co2.py"},
         },
         "checked_by": (

@@ -48,8 +48,8 @@ from paceline.families.training.api.replica import Comm, Cost, Task, Unsupported
     fidelity={
         "source": {
             "read": "code",
-            "paper": "the abstract's method by the ledger, not read for this card",
-            "code": "github.com/YJHMITWEB/ExFlow: solve_affinity.py",
+            "paper": "the abstract's method by the ledger, not read for this card (arXiv:2401.08383)",
+            "code": "github.com/YJHMITWEB/ExFlow: solve_affinity.py, README.md; the model itself is not there",
         },
         "deviations": (
             (
@@ -62,6 +62,8 @@ from paceline.families.training.api.replica import Comm, Cost, Task, Unsupported
             ),
             "Crossings between ranks cost alike; the authors' measure counts one between nodes twice.",
             "Tokens begin a position on their sequence's rank.",
+            "Affinity is counted from 20 000 tokens; the authors say that 5000 are enough, and add as many until the "
+            "solution stays.",
         ),
         "constants": {
             "placement": {"here": "affinity", "authors": "affinity"},

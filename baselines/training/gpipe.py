@@ -33,7 +33,8 @@ from paceline.families.training.api.replica import Comm, Cost, Task
             "read": "reimplementation",
             "paper": "sections 2 and 2.3 by the header, not read for this card",
             "code": (
-                "the authors' (in Lingvo) was not read; github.com/kakaobrain/torchgpipe: torchgpipe/pipeline.py, "
+                "github.com/tensorflow/lingvo: lingvo/core/gpipe.py, which leaves order and recomputation to "
+                "recurrent.StackedRecurrent (not read); github.com/kakaobrain/torchgpipe: torchgpipe/pipeline.py, "
                 "torchgpipe/gpipe.py"
             ),
         },

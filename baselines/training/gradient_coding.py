@@ -37,7 +37,7 @@ from paceline.families.training.api.coding import (
         "source": {
             "read": "reimplementation",
             "paper": "algorithm 2 by the header, not read for this card",
-            "code": "the authors of sequential gradient coding: gc.py of their simulation",
+            "code": "github.com/mamaj/Sequential-Gradient-Coding: gradient_coding.py",
         },
         "deviations": (
             "A round ends as soon as n − s workers are in; that code waits a while after the first, and for all where "

@@ -38,7 +38,7 @@ from paceline.families.training.api.replica import Comm, Cost, Task
         "source": {
             "read": "code",
             "paper": "Martens and Grosse, 2015, not read for this card",
-            "code": "MKOR's authors' package mkor: utils/factors.py, whose covariances these are",
+            "code": "github.com/Mohammad-Mozaffari/mkor: mkor/utils/factors.py, whose covariances these are",
         },
         "deviations": (
             "A direction is as long as its gradient, as MKOR's; others bound the change of the network's function.",

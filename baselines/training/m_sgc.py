@@ -49,7 +49,7 @@ from paceline.families.training.api.coding import (
         "source": {
             "read": "code",
             "paper": "abstract",
-            "code": "the authors' simulation: MultiplexedSGC",
+            "code": "github.com/mamaj/Sequential-Gradient-Coding: multiplexed_sgc.py",
         },
         "deviations": (
             "With λ = n, which needs no code, it is refused; the authors have a formula of the load for it.",

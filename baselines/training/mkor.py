@@ -53,7 +53,7 @@ def updated(inverse: Tensor, vector: Tensor, keep: float) -> Tensor:
         "source": {
             "read": "code",
             "paper": "abstract of arXiv:2306.01685",
-            "code": "the authors' package mkor: optimizer and utils/factors.py",
+            "code": "github.com/Mohammad-Mozaffari/mkor: mkor/mkor.py, mkor/utils/factors.py",
         },
         "deviations": (
             "Inverses are kept in float32; the authors' are in float16 by default, as vectors that travel are here.",

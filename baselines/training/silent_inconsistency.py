@@ -36,8 +36,8 @@ REPORT_BYTES = 16
     properties={"exact": True, "replicas": "identical", "diagnoses": True},
     fidelity={
         "source": {
-            "read": "catalogue",
-            "paper": "the ledger's summary; the paper itself was not read",
+            "read": "paper",
+            "paper": "the abstract of arXiv:2602.14462, read for this card; its formulas were not read",
             "code": "none found",
         },
         "deviations": (

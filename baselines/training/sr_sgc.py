@@ -46,7 +46,7 @@ from paceline.families.training.api.coding import (
         "source": {
             "read": "code",
             "paper": "abstract",
-            "code": "the authors' simulation: SelectiveRepeatSGC",
+            "code": "github.com/mamaj/Sequential-Gradient-Coding: selective_repeat_sgc.py",
         },
         "deviations": (
             "Rounds after the last job ask only those again whose results are missing; the authors' ask all.",

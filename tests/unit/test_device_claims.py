@@ -32,7 +32,7 @@ EXPECTED = {
     ("kernels/add-rmsnorm", "fused-norm-near-copy-bandwidth"),
     ("kernels/gemm", "stream-k-near-the-library"),
     ("kernels/gemm", "persistent-near-the-library"),
-    ("training/checkpoints", "lazy-blocks-a-fifth-of-a-device"),
+    ("training/checkpoints", "lazy-blocks-a-48th-of-a-device"),
     ("training/experts", "tutel-sparse-encode-on-a-device"),
     ("training/pipelines", "recomputation-on-a-device"),
 }

@@ -1,0 +1,121 @@
+"""Claims that hold on the published runs: which other arms of their suites would fulfil them too, and why that may be.
+
+An arm that does as well in the technique's place belongs into the claim's ``null_arm``, or here with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from paceline.analysis.claims import ClaimResult, evaluate, with_own_suites
+from paceline.records.provenance import suite_facts
+from paceline.records.store import RunRecord
+from paceline.spec import content
+from paceline.spec.suite import Suite
+from paceline.spec.suite_file import load_suite
+from paceline.workflows.stores import load_stores
+
+WAITS_FOR_NOBODY = "the claim is about synchronous rounds, for which all wait; it waits for nobody either"
+KNOWN: Mapping[tuple[str, str], str] = {
+    ("fewer-bits-than-everybody", "d-psgd-one-peer"): "fewer-bits-than-one-peer-a-round is about it",
+    ("codes-pay-on-slow-links", "ddp"): "it does not shard, and the paper's codes are of shards",
+    ("codes-pay-on-slow-links", "ddp-ring"): "it does not shard, and the paper's codes are of shards",
+    (
+        "codes-pay-on-slow-links",
+        "zero-1",
+    ): "it does not shard weights, and the paper's codes are of such shards",
+    ("fedfix-sooner-than-synchronous", "async-fedavg"): WAITS_FOR_NOBODY,
+    ("fedfix-sooner-than-synchronous", "fedcompass"): WAITS_FOR_NOBODY,
+    ("fedcompass-sooner-than-fedavg", "async-fedavg"): WAITS_FOR_NOBODY,
+    ("fedcompass-sooner-than-fedavg", "fedfix"): WAITS_FOR_NOBODY,
+    ("fedcompass-sooner-than-fedavg", "fedfix-biased"): WAITS_FOR_NOBODY,
+    ("fedcompass-leaves-few-idle", "async-fedavg"): WAITS_FOR_NOBODY,
+    ("fedcompass-leaves-few-idle", "fedasync"): WAITS_FOR_NOBODY,
+}
+"""By claim and label: what is known to do as well, and why the claim says something all the same."""
+
+
+def rivals_of(
+    facts: Sequence[Mapping[str, Any]], arms: Mapping[str, Mapping[str, str]], records: Sequence[RunRecord]
+) -> set[tuple[str, str]]:
+    """Return claims that hold with the labels of other techniques that may do as well in their technique's place.
+
+    Args:
+        facts: Of suites.
+        arms: By suite and label the technique.
+        records: What was measured.
+    """
+    held = {(r.suite, r.claim_id) for r in evaluate(records, facts) if r.verdict == "reproduced"}
+    asked = [{**f, "claims": list(_asked_of(f, arms[f["suite"]], held))} for f in facts if f["suite"] in arms]
+    return {_named(r) for r in evaluate(records, asked) if r.verdict == "says nothing" and _measured(r)}
+
+
+def _asked_of(
+    facts: Mapping[str, Any], arms: Mapping[str, str], held: Collection[tuple[str, str]]
+) -> Iterator[Mapping[str, Any]]:
+    for claim in facts["claims"]:
+        if (facts["suite"], claim["id"]) in held:
+            yield from _asked(claim, arms)
+
+
+def _asked(claim: Mapping[str, Any], arms: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+    """Yield a claim once for each arm of another technique, held against that arm; its opponent falls short anyway."""
+    measure = claim["measure"]
+    versus = measure.get("versus")
+    opponent = versus if isinstance(versus, str) else (versus or {}).get("technique")
+    for label, technique in arms.items():
+        if label != opponent and technique != arms.get(measure["technique"]):
+            yield {**claim, "id": f"{claim['id']} {label}", "null_arm": {"technique": label, "versus": None}}
+
+
+def _measured(result: ClaimResult) -> bool:
+    return result.null is not None and result.null.estimate is not None
+
+
+def _named(result: ClaimResult) -> tuple[str, str]:
+    claim, _, label = result.claim_id.partition(" ")
+    return claim, label
+
+
+@pytest.fixture(scope="module")
+def suites() -> list[Suite]:
+    return [load_suite(path) for path in content.suite_files().values()]
+
+
+@pytest.fixture(scope="module")
+def arms(suites: list[Suite]) -> dict[str, dict[str, str]]:
+    return {
+        s.name: {e.label: e.source.info.name for e in s.entries(s.model.techniques, s.name)} for s in suites
+    }
+
+
+@pytest.fixture(scope="module")
+def records() -> list[RunRecord]:
+    return load_stores(content.shipped_root() / "results" / "published").records
+
+
+@pytest.fixture(scope="module")
+def found(
+    suites: list[Suite], arms: dict[str, dict[str, str]], records: list[RunRecord]
+) -> set[tuple[str, str]]:
+    return rivals_of(with_own_suites(suite_facts(suites), records), arms, records)
+
+
+def test_no_other_arm_does_as_well_as_a_technique_whose_claim_holds(found: set[tuple[str, str]]) -> None:
+    assert sorted(found - set(KNOWN)) == []
+
+
+def test_what_is_known_to_do_as_well_does(found: set[tuple[str, str]]) -> None:
+    assert sorted(set(KNOWN) - found) == []
+
+
+def test_an_arm_that_a_claim_keeps_silent_about_is_found(
+    suites: list[Suite], arms: dict[str, dict[str, str]], records: list[RunRecord]
+) -> None:
+    (suite,) = [s for s in suites if s.name == "training/compressed-gradients"]
+    (facts,) = suite_facts([suite])
+    silent = {**facts, "claims": [{**c, "null_arm": None} for c in facts["claims"]]}
+    assert ("fewer-bits-than-ef21", "error-feedback") in rivals_of([silent], arms, records)
