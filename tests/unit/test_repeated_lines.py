@@ -206,7 +206,9 @@ def test_lines_with_random_bytes_changed_read_as_they_do_alone(data: st.DataObje
         at = data.draw(st.integers(0, len(other) - 1))
         line[begin:end] = data.draw(
             st.one_of(
-                st.sampled_from([b'"', b",", b"{", b"}", b"[", b"]", b":", b"0", b"e999", b"\\", b"\xff", b"null"]),
+                st.sampled_from(
+                    [b'"', b",", b"{", b"}", b"[", b"]", b":", b"0", b"e999", b"\\", b"\xff", b"null"]
+                ),
                 st.just(other[at : at + data.draw(st.integers(0, 40))]),
             )
         )

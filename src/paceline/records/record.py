@@ -261,10 +261,16 @@ class Measurement(Line):
         _set(found, "__pydantic_fields_set__", given)
         _set(found, "__pydantic_extra__", None)
         _set(found, "__pydantic_private__", None)
-        return found._legal()
+        found._check_together()
+        return found
 
     @model_validator(mode="after")
     def _legal(self) -> Measurement:
+        self._check_together()
+        return self
+
+    def _check_together(self) -> None:
+        """Raise ``ValueError`` where fields that are legal each do not fit each other."""
         if self.n != len(self.samples):
             raise ValueError(f"n is {self.n}, but there are {number_of(len(self.samples), 'sample')}")
         ranks = self.params.get("ranks")
@@ -279,7 +285,7 @@ class Measurement(Line):
                 raise ValueError(f"a measurement with status {self.status} cannot hold a number")
             if not self.reason:
                 raise ValueError(f"a measurement with status {self.status} needs a reason")
-            return self
+            return
         if not self.samples or self.value is None:
             raise ValueError("a measurement with status ok needs samples and a value")
         passed = (self.correctness or {}).get("passed")
@@ -289,7 +295,6 @@ class Measurement(Line):
             raise ValueError("a number is only kept when the oracle passed")
         if self.metric.unit == "s" and min(self.samples) < 0:
             raise ValueError("a duration is negative")
-        return self
 
 
 class Event(Line):

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,7 +71,8 @@ def _from_the_samples_on() -> type[BaseModel]:
 
 FromSamplesOn = _from_the_samples_on()
 _OWN_NAMES = FromSamplesOn.model_fields.keys()
-_NUMBERS = ("samples", "value", "n")
+_NUMBERS: dict[str, Any] = {"samples": [], "value": None, "n": 0}
+"""Stand for the numbers of a line where only its outcome is looked at."""
 _validate_own = FromSamplesOn.__pydantic_validator__.validate_python
 
 
@@ -171,7 +172,7 @@ class RepeatedLines:
                     fields.update(outcome.fields)
                     fields.update(numbers)
                 return outcome
-        outcome = _outcome_of(b"{" + raw[samples_at:], ())
+        outcome = _outcome_of(b"{" + raw[samples_at:], {})
         if outcome is not None:
             fields.update(outcome.fields)
         return outcome
@@ -219,22 +220,23 @@ def _numbers(text: bytes) -> dict[str, Any] | None:
     return found if math.isfinite(value) and all(map(math.isfinite, samples)) else None
 
 
-_STANDS_FOR = {"samples": [], "value": None, "n": 0}
-
-
-def _outcome_of(text: bytes, without: Iterable[str]) -> _Outcome | None:
+def _outcome_of(text: bytes, without: Mapping[str, Any]) -> _Outcome | None:
     """Return the checked fields of a line from its samples on, by the names of today; None where one is not legal.
 
     Args:
         text: A table of them.
-        without: Names of fields that it must not have.
+        without: Fields that it must not have, and what stands for them.
     """
     try:
         data = from_json(text, allow_inf_nan=False)
-        if not within(data.values()) or not data.keys() <= _OWN_NAMES or not data.keys().isdisjoint(without):
+        if (
+            not within(data.values())
+            or not data.keys() <= _OWN_NAMES
+            or not data.keys().isdisjoint(without.keys())
+        ):
             return None
         data |= metrics_today(data)
-        own = _validate_own(data | {name: _STANDS_FOR[name] for name in without})
+        own = _validate_own(data | without)
     except ValueError:
         return None
     fields = own.__dict__
