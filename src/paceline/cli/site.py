@@ -32,7 +32,7 @@ from paceline.records.store import Loaded, record_paths
 from paceline.spec import content
 from paceline.spec.papers import load_papers
 from paceline.spec.suite_file import load_suite
-from paceline.workflows.stores import load_stores, published_ids, stores
+from paceline.workflows.stores import load_kept, load_stores, published_ids, stores
 
 if TYPE_CHECKING:  # jinja2 is imported by who renders
     from paceline.report.findings import Finding
@@ -220,7 +220,7 @@ def print_findings(
     from paceline.report.kinds.home import found  # noqa: PLC0415 - jinja only here
     from paceline.report.sitedata import Site  # noqa: PLC0415 - as above
 
-    made = found(Site(site_input(load_stores(results, published=published))), most)
+    made = found(Site(site_input(load_kept(results, published=published))), most)
     names = write_charts(made, charts) if charts else [None] * len(made)
     if as_json:
         print_json(

@@ -25,6 +25,7 @@ from pydantic_core import from_json, to_json
 
 import paceline
 from paceline.base.code_digest import code_digest
+from paceline.base.collection import without_collection
 from paceline.base.errors import UserError
 from paceline.base.filestamp import Stamp, stamp_of
 from paceline.records.contracts import mistold
@@ -163,6 +164,10 @@ class RecordIndex:
     """A folder of indexes, one for each record file that a build has seen."""
 
     folder: Path
+    smallest: int = 0
+    """Bytes of a file from which on it has an index: a smaller one is read as fast."""
+    mode: int = 0o777
+    """Of the folder where it is made, before the umask."""
     wanted: set[str] = field(default_factory=set)
     """Names that this build asked for."""
     unwritten: list[Callable[[], None]] = field(default_factory=list)
@@ -175,12 +180,14 @@ class RecordIndex:
             UserError: The file cannot be read, or a line of it is not legal.
         """
         path = present_form(path)
-        entry = self._entry(path)
-        self.wanted.add(entry.name.removesuffix(SUFFIX))
         try:
             before = stamp_of(path)
         except OSError as error:
             raise UserError(f"cannot read: {error.strerror}", where=str(path)) from error
+        if before[0] < self.smallest:
+            return read_placed(path)[0]
+        entry = self._entry(path)
+        self.wanted.add(entry.name.removesuffix(SUFFIX))
         kept = self._kept(entry, path, before)
         if kept is not None:
             return kept
@@ -192,7 +199,7 @@ class RecordIndex:
     def without(self, paths: Sequence[Path]) -> list[Path]:
         """Return the files of which there is no index yet, the largest first; none where none can be kept."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(self.mode, parents=True, exist_ok=True)
         except OSError:
             return []  # nothing can be kept there
         if not os.access(self.folder, os.W_OK):
@@ -202,8 +209,9 @@ class RecordIndex:
 
     def write(self) -> None:
         """Keep the indexes of the files that were read."""
-        while self.unwritten:
-            self.unwritten.pop()()
+        with without_collection():
+            while self.unwritten:
+                self.unwritten.pop()()
 
     def _entry(self, path: Path) -> Path:
         known = f"{os.path.realpath(path)}\n{code_digest(_READERS, LIBRARIES)}"
@@ -217,6 +225,19 @@ class RecordIndex:
                 with suppress(OSError):  # it costs room, and nothing else
                     path.unlink()
 
+    def prune_to(self, most_bytes: int) -> None:
+        """Remove what was asked for longest ago, so that the folder has no more than some bytes."""
+        used: list[tuple[float, int, Path]] = []
+        for path in self.folder.glob(f"*{SUFFIX}*"):
+            with suppress(OSError):
+                found = path.stat()
+                used.append((found.st_mtime, found.st_size, path))
+        for _, size, path in sorted(used, reverse=True):
+            most_bytes -= size
+            if most_bytes < 0:
+                with suppress(OSError):
+                    path.unlink()
+
     def _kept(self, entry: Path, path: Path, stamp: Stamp) -> RunRecord | None:
         try:
             data = entry.read_bytes()
@@ -228,6 +249,8 @@ class RecordIndex:
         found = from_json(zlib.decompress(payload))
         if found["stamp"] != stamp:
             return None
+        with suppress(OSError):
+            os.utime(entry)  # it was asked for: see ``prune_to``
         lines = Lines(path, stamp, found["members"])
         run = Run.model_validate(found["run"])
         metrics = [MetricId.model_construct(**metric) for metric in found["metrics"]]
@@ -276,7 +299,7 @@ class RecordIndex:
         payload = zlib.compress(to_json(found), 1)
         temporary = entry.with_name(f"{entry.name}.{os.getpid()}")
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(self.mode, parents=True, exist_ok=True)
             temporary.write_bytes(sha256(payload).digest() + payload)
             temporary.replace(entry)
         except OSError:
