@@ -14,8 +14,8 @@ from paceline.records.store import Loaded, RunRecord, load, read_record, record_
 from paceline.spec import content
 
 RESULTS_VARIABLE = "PACELINE_RESULTS"
-CACHE_VARIABLE = "PACELINE_CACHE"
-SMALLEST_KEPT, LARGEST_CACHE = 64 << 10, 512 << 20
+CACHE_VARIABLE = "PACELINE_RECORD_CACHE"
+SMALLEST_KEPT, LARGEST_CACHE = 16 << 10, 512 << 20
 """Bytes of a record file that is worth an index, and of all indexes in the user's cache."""
 LATEST = "latest"
 """Names the newest run."""
@@ -107,34 +107,24 @@ def load_kept(
 
 
 def user_index() -> RecordIndex | None:
-    """Return the indexes in the user's cache: below ``PACELINE_CACHE``, ``XDG_CACHE_HOME/paceline`` or ``~/.cache``.
+    """Return the indexes in ``PACELINE_RECORD_CACHE``, else in the user's cache folder.
 
-    None where ``PACELINE_CACHE`` is empty, the user has no home folder, or others may write there.
+    None where the variable is empty, the user has no home folder, or somebody else may write there.
     """
-    given = os.environ.get(CACHE_VARIABLE)
-    if given == "":
+    home = home_folder()
+    given = os.environ.get(CACHE_VARIABLE, str(home / ".cache" / "paceline" / "records") if home else "")
+    if not given:
         return None
-    root = Path(given) if given else _user_cache()
-    if root is None:
-        return None
-    folder = root / "records"
+    folder = Path(given)
     try:
         status = folder.stat()
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             return None
     except FileNotFoundError:
-        pass
+        pass  # it is made when there is something to keep
     except OSError:
         return None
     return RecordIndex(folder=folder, smallest=SMALLEST_KEPT, mode=0o700)
-
-
-def _user_cache() -> Path | None:
-    given = Path(os.environ.get("XDG_CACHE_HOME") or "")
-    if given.is_absolute():
-        return given / "paceline"
-    home = home_folder()
-    return home / ".cache" / "paceline" if home else None
 
 
 def stores_of(results: Path | None, name: str) -> list[Path]:
