@@ -21,6 +21,7 @@ from figures import Figures
 
 from paceline.drivers.machine.state import STATE_VARIABLE
 from paceline.report.terminal import COLUMNS_ELSEWHERE
+from paceline.workflows.stores import CACHE_VARIABLE
 
 Mount = Callable[[Path, str], AbstractContextManager[Path]]
 
@@ -30,10 +31,11 @@ MUST_RUN = frozenset(filter(None, os.environ.get("PACELINE_MUST_RUN", "").split(
 
 @pytest.fixture(scope="session", autouse=True)
 def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Give the tests a lease of their own, so that they wait for nobody, and the width of a terminal."""
+    """Give the tests a lease of their own, so that they wait for nobody, no cache, and the width of a terminal."""
     folder = tmp_path_factory.mktemp("state")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(STATE_VARIABLE, str(folder))
+        patch.setenv(CACHE_VARIABLE, "")
         # tables are as wide as the terminal: that of whoever runs the tests is no part of them
         patch.setenv("COLUMNS", str(COLUMNS_ELSEWHERE))
         yield folder

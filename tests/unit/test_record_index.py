@@ -9,11 +9,12 @@ import record_factory as factory
 from test_page_cache import HOSTS, write
 
 from paceline.base.errors import UserError
+from paceline.records import recordindex
 from paceline.records.record import Measurement
+from paceline.records.recordindex import SUFFIX, Lines, RecordIndex
 from paceline.records.store import Place, RunRecord, load, read_record, record_paths
-from paceline.report import recordindex
+from paceline.report.indexing import make_indexes, writing_jobs
 from paceline.report.pagecache import PageCache
-from paceline.report.recordindex import SUFFIX, Lines, RecordIndex
 from paceline.report.site import SiteInput, render_site
 
 
@@ -56,8 +57,7 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def indexed(store: Path) -> tuple[RecordIndex, list[RunRecord]]:
     index = RecordIndex(folder=store.parent / "cache")
     records = load([store], read=index.read).records
-    for write_index in index.unwritten:
-        write_index()
+    index.write()
     return index, records
 
 
@@ -67,7 +67,7 @@ def site(store: Path, *, index: bool) -> dict[str, str | bytes]:
     folder = store.parent / "cache"
     lines, pages = RecordIndex(folder=folder), PageCache(folder=folder)
     given = SiteInput(loaded=load([store], read=lines.read))
-    files = dict(render_site(given, cache=pages, more_jobs=lines.unwritten))
+    files = dict(render_site(given, cache=pages, more_jobs=writing_jobs(lines)))
     pages.prune()
     lines.prune()
     return files
@@ -109,7 +109,7 @@ def test_several_processes_make_the_indexes_that_are_missing(store: Path, whole:
     index = RecordIndex(folder=store.parent / "cache")
     paths = record_paths(store)
     assert sorted(index.without(paths)) == paths
-    assert sorted(index.make(index.without(paths), 2)) == sorted(map(str, paths))
+    assert sorted(make_indexes(index, index.without(paths), 2)) == sorted(map(str, paths))
     assert index.without(paths) == []
     assert [r.sha256 for r in load([store], read=index.read).records] == [
         r.sha256 for r in load([store]).records
@@ -129,7 +129,7 @@ def test_what_cannot_be_read_is_told_by_who_reads_it(store: Path) -> None:
     paths = record_paths(store)
     paths[0].write_bytes(paths[0].read_bytes()[:-40])
     index = RecordIndex(folder=store.parent / "cache")
-    assert sorted(index.make(paths, 2)) == sorted(map(str, paths))
+    assert sorted(make_indexes(index, paths, 2)) == sorted(map(str, paths))
     assert index.without(paths) == paths[:1]
     found = load([store], read=index.read)
     assert [Path(problem.path) for problem in found.problems] == paths[:1]

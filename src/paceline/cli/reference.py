@@ -23,6 +23,7 @@ VARIABLES: Mapping[str, str] = {
     "PACELINE_RESULTS": "store of record files, instead of `results/local`",
     "PACELINE_STATE": "the host's lease and quarantine, one folder for all users, instead of `/var/tmp/paceline`",
     "PACELINE_CONTENT": "further folders with `suites/`, `runners/`, `baselines/`, separated by `:`",
+    "PACELINE_RECORD_CACHE": "what was read of records, instead of `~/.cache/paceline/records`; empty: nothing is kept",
 }
 
 

@@ -27,11 +27,12 @@ from paceline.records.ancestry import ancestry_of
 from paceline.records.health import FoundHealth, path_of, read_health
 from paceline.records.proofs import read_reports
 from paceline.records.provenance import suite_facts
+from paceline.records.recordindex import RecordIndex
 from paceline.records.store import Loaded, record_paths
 from paceline.spec import content
 from paceline.spec.papers import load_papers
 from paceline.spec.suite_file import load_suite
-from paceline.workflows.stores import load_stores, published_ids, stores
+from paceline.workflows.stores import load_kept, load_stores, published_ids, stores
 
 if TYPE_CHECKING:  # jinja2 is imported by who renders
     from paceline.report.findings import Finding
@@ -148,8 +149,8 @@ def build_site(
         The number of files, and the records.
     """
     from paceline.report.docpages import read_docs  # noqa: PLC0415 - markdown-it only here
+    from paceline.report.indexing import make_indexes, writing_jobs  # noqa: PLC0415 - multiprocessing only here
     from paceline.report.pagecache import PageCache  # noqa: PLC0415 - jinja only here
-    from paceline.report.recordindex import RecordIndex  # noqa: PLC0415 - jinja only here
     from paceline.report.site import render_site  # noqa: PLC0415 - jinja only here
     from paceline.report.sitefolder import write_site  # noqa: PLC0415 - as above
 
@@ -162,7 +163,7 @@ def build_site(
     processes = len(os.sched_getaffinity(0))
     new = index.without(list(chain.from_iterable(map(record_paths, stores(results, published=published)))))
     if processes > 1 and len(new) > 1:
-        told.counting(index.make(new, processes), f"of {number_of(len(new), 'new record')} read")
+        told.counting(make_indexes(index, new, processes), f"of {number_of(len(new), 'new record')} read")
     with without_collection():
         loaded = load_stores(results, told.reading(index.read), published=published)
         given = replace(
@@ -176,7 +177,7 @@ def build_site(
             is_ancestor=ancestry_of(r.run for r in loaded.records),
             built=datetime.now(UTC).date(),
         )
-        pages = render_site(given, processes=processes, cache=kept, more_jobs=index.unwritten)
+        pages = render_site(given, processes=processes, cache=kept, more_jobs=writing_jobs(index))
         count = write_site(told.making(pages), target)
     told.done()
     kept.prune()
@@ -219,7 +220,7 @@ def print_findings(
     from paceline.report.kinds.home import found  # noqa: PLC0415 - jinja only here
     from paceline.report.sitedata import Site  # noqa: PLC0415 - as above
 
-    made = found(Site(site_input(load_stores(results, published=published))), most)
+    made = found(Site(site_input(load_kept(results, published=published))), most)
     names = write_charts(made, charts) if charts else [None] * len(made)
     if as_json:
         print_json(

@@ -18,7 +18,7 @@ from paceline.report.summary import (
 )
 from paceline.report.terminal import terminal_width, wrapped
 from paceline.workflows.choosing import expand_suites
-from paceline.workflows.stores import load_stores, published_ids, stores
+from paceline.workflows.stores import load_kept, published_ids, stores
 
 
 @click.command("summary")
@@ -45,7 +45,7 @@ def summary(
         if not points:
             raise UserError(f"no run measured {', '.join(names)}", fix=f"paceline run {' '.join(suites)}")
     else:
-        points = board_points(load_stores(results, published=published, say=warn).records)
+        points = board_points(load_kept(results, published=published, say=warn).records)
         if not all_hosts:
             points = on_one_processor(points)
     found = summarise(points, published=published_ids() if published else frozenset())

@@ -14,7 +14,7 @@ from paceline.base.errors import UserError, expected_one_of
 from paceline.cli.options import json_option, print_json, results_option, warn, wide_option
 from paceline.records.ancestry import ancestry_of
 from paceline.workflows.choosing import metrics_today
-from paceline.workflows.stores import load_stores
+from paceline.workflows.stores import load_kept
 
 
 @click.command("trend")
@@ -42,7 +42,7 @@ def trend(
     from paceline.report.boards import select  # noqa: PLC0415
 
     metric = metric and metrics_today([metric], say=warn)[0]
-    records = load_stores(results, say=warn).records
+    records = load_kept(results, say=warn).records
     boards, is_ancestor = select(records).boards, ancestry_of(r.run for r in records)
     if suite is not None and suite not in {b.suite for b in boards}:
         raise UserError(

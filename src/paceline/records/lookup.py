@@ -17,6 +17,7 @@ from pathlib import Path
 
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
+from paceline.base.filestamp import SETTLED_NS
 from paceline.records.manifest import Manifest, read_manifest
 from paceline.records.record import Event, Measurement, Run, parse_line
 from paceline.records.record_file import holds, lines_of, run_id_of
@@ -34,8 +35,6 @@ Read = Callable[[Path], RunRecord]
 RUN_HEAD = re.compile(
     rb'\{"line":"run","format":\d+,"run_id":"([0-9a-z-]+)","started":"[^"\\]+","reason":"([a-z]+)"'
 )
-SETTLED_NS = 2_000_000_000
-"""A file that was changed just now may change again within one tick of the clock that stamps it."""
 NUM_SUGGESTED = 8
 """Names of runs that an error lists: the newest."""
 

@@ -43,13 +43,12 @@ def _measurement(line: dict[str, Any]) -> dict[str, Any]:
         _apply(changed, "label", lambda name: technique_today(family, name))
     if family in PARAMETERS and isinstance(changed.get("params"), dict):
         changed["params"] = params_today(family, changed["params"])
-    if METRICS.table:
-        changed |= _metrics(changed)
+    changed |= metrics_today(changed)
     return changed
 
 
-def _metrics(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a measurement that hold names of metrics."""
+def metrics_today(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those fields of a measurement that hold names of metrics, by the names of today."""
     changed: dict[str, Any] = {}
     metric, absent, accounting = line.get("metric"), line.get("absent"), line.get("accounting")
     if isinstance(metric, dict) and isinstance(metric.get("name"), str):

@@ -8,7 +8,6 @@ events in later files. Absent facts are null with a reason beside them.
 from __future__ import annotations
 
 import json
-import math
 from datetime import datetime
 from typing import Any, Literal
 
@@ -88,6 +87,7 @@ EventKind = Literal[
 ]
 
 
+_set = object.__setattr__
 _DECODED: Any = {"decoded": True}
 """Context of the validation of what ``decoded`` returned."""
 
@@ -245,8 +245,32 @@ class Measurement(Line):
     )
     artifacts: dict[str, str] | None = Field(None, description="Other files of this measurement by name.")
 
+    @classmethod
+    def of_checked(cls, fields: dict[str, Any], given: set[str]) -> Measurement:
+        """Return the measurement of fields that were checked one by one.
+
+        Args:
+            fields: All fields in their order, each by its type; they become the measurement's.
+            given: Names of those that its line has; the set may be other measurements' as well.
+
+        Raises:
+            ValueError: A rule about several of them is broken.
+        """
+        found = cls.__new__(cls)
+        _set(found, "__dict__", fields)  # as pydantic's ``model_construct`` does, which looks at each field
+        _set(found, "__pydantic_fields_set__", given)
+        _set(found, "__pydantic_extra__", None)
+        _set(found, "__pydantic_private__", None)
+        found._check_together()
+        return found
+
     @model_validator(mode="after")
     def _legal(self) -> Measurement:
+        self._check_together()
+        return self
+
+    def _check_together(self) -> None:
+        """Raise ``ValueError`` where fields that are legal each do not fit each other."""
         if self.n != len(self.samples):
             raise ValueError(f"n is {self.n}, but there are {number_of(len(self.samples), 'sample')}")
         ranks = self.params.get("ranks")
@@ -261,11 +285,9 @@ class Measurement(Line):
                 raise ValueError(f"a measurement with status {self.status} cannot hold a number")
             if not self.reason:
                 raise ValueError(f"a measurement with status {self.status} needs a reason")
-            return self
+            return
         if not self.samples or self.value is None:
             raise ValueError("a measurement with status ok needs samples and a value")
-        if not all(map(math.isfinite, self.samples)) or not math.isfinite(self.value):
-            raise ValueError("a sample is not a finite number")
         passed = (self.correctness or {}).get("passed")
         if self.family == IMPORTED and passed is not None:
             raise ValueError("an imported number cannot claim that an oracle passed")
@@ -273,7 +295,6 @@ class Measurement(Line):
             raise ValueError("a number is only kept when the oracle passed")
         if self.metric.unit == "s" and min(self.samples) < 0:
             raise ValueError("a duration is negative")
-        return self
 
 
 class Event(Line):

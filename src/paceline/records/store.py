@@ -25,7 +25,7 @@ from paceline.base.errors import UserError, expected_one_of
 from paceline.records.contracts import mistold
 from paceline.records.limits import said
 from paceline.records.manifest import Manifest, manifest_name, read_manifest
-from paceline.records.record import Event, Line, Measurement, Run, parse_line
+from paceline.records.record import Event, Line, Measurement, Run
 from paceline.records.record_file import (
     PACKED,
     PARTIAL,
@@ -37,6 +37,7 @@ from paceline.records.record_file import (
     present_form,
     run_id_of,
 )
+from paceline.records.repeated_lines import RepeatedLines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,24 +195,26 @@ def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
     measurements: list[Measurement] = []
     events: list[Event] = []
     seen: set[str] = set()
+    told: dict[tuple[str, int], str | None] = {}
     places: dict[str, list[Place]] = {"run": [], "measurement": [], "event": []}
     sealed = False
     offset = 0
+    lines = RepeatedLines()
     for number, raw in enumerate(lines_of(path), start=1):
         try:
-            line = parse_line(raw)
+            line = lines.parse(raw)
         except ValueError as error:
             if path.name.endswith(PARTIAL) and not raw.endswith(b"\n"):
                 break
             raise UserError(f"not a legal record line: {said(error)}", where=f"{path}:{number}") from error
-        misplaced = _misplaced(line, run, seen, sealed)
+        misplaced = _misplaced(line, run, seen, sealed, told)
         if misplaced is not None:
             raise UserError(misplaced, where=f"{path}:{number}")
-        if isinstance(line, Run):
-            run = line
-        elif isinstance(line, Measurement):
+        if isinstance(line, Measurement):
             seen.add(line.record_id)
             measurements.append(line)
+        elif isinstance(line, Run):
+            run = line
         else:
             if line.kind == "seal":
                 sealed = line.data.get("sha256") == digest.hexdigest()
@@ -234,8 +237,18 @@ def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
     return record, places
 
 
-def _misplaced(line: Line, run: Run | None, seen: set[str], sealed: bool) -> str | None:
-    """Say why a legal line must not stand where it does, or None."""
+def _misplaced(
+    line: Line, run: Run | None, seen: set[str], sealed: bool, told: dict[tuple[str, int], str | None]
+) -> str | None:
+    """Say why a legal line must not stand where it does, or None.
+
+    Args:
+        line: The line.
+        run: The run line before it.
+        seen: Ids of the measurements before it.
+        sealed: A seal is before it.
+        told: What was found of the metrics of measurements before it, by family and object: lines share these.
+    """
     if sealed:
         return "a line follows the seal"
     if isinstance(line, Run):
@@ -247,7 +260,10 @@ def _misplaced(line: Line, run: Run | None, seen: set[str], sealed: bool) -> str
             return f"a measurement of another run, {line.run_id}"
         if line.record_id in seen:
             return f"the measurement {line.record_id} occurs twice"
-        return mistold(line.family, line.metric)
+        key = line.family, id(line.metric)
+        if key not in told:
+            told[key] = mistold(line.family, line.metric)
+        return told[key]
     return None
 
 

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import version
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 import paceline
+from paceline.base import code_digest as base_digest
 from paceline.report.forks import Files, Job
 from paceline.spec import content
 
@@ -107,18 +105,7 @@ def _digest(key: str, payload: bytes) -> bytes:
     return hashlib.sha256(key.encode() + payload).digest()
 
 
-@cache
-def code_digest(parts: tuple[str, ...] = ()) -> str:
-    """Return a digest of this package's code, the interpreter and the libraries that pages depend on.
-
-    Args:
-        parts: Folders and modules of the package; none for all of it, and the templates.
-    """
-    found = hashlib.sha256(repr((sys.version, [version(name) for name in LIBRARIES])).encode())
-    package = Path(paceline.__file__).parent
-    for root in [package / part for part in parts] or [package, content.report_templates()]:
-        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
-            if path.suffix in (".py", ".html"):
-                named = f"{path.relative_to(root.parent)}\n"
-                found.update(named.encode() + hashlib.sha256(path.read_bytes()).digest())
-    return found.hexdigest()
+def code_digest() -> str:
+    """Return a digest of this package's code, the templates, the interpreter and the libraries of pages."""
+    roots = Path(paceline.__file__).parent, content.report_templates()
+    return base_digest.code_digest(roots, LIBRARIES)

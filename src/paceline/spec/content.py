@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from importlib import metadata, util
 from pathlib import Path
@@ -18,6 +19,7 @@ from pathlib import Path
 from paceline.base.aliases import SUITES
 from paceline.base.errors import UserError, UserErrors, expected_one_of
 from paceline.base.family import Family, load_family
+from paceline.base.filestamp import is_settled, stamp_of
 from paceline.base.technique import TechniqueSource, read_source
 from paceline.spec.technique_rules import strange_operations, technique_errors
 
@@ -130,7 +132,7 @@ def techniques(family: str, *, extra: Iterable[Path] = ()) -> dict[str, Techniqu
     wrong: list[UserError] = []
     own = {p.resolve(): f"user:{p.stem}" for p in extra}
     for path, module in [*_technique_files(family), *own.items()]:
-        for source in read_source(path, module=module):
+        for source in _declared_in(path, module):
             if source.info.family != family:
                 continue
             earlier = found.get(source.info.name)
@@ -147,6 +149,22 @@ def techniques(family: str, *, extra: Iterable[Path] = ()) -> dict[str, Techniqu
     if wrong:
         raise UserErrors(wrong)
     return dict(sorted(found.items()))
+
+
+def _declared_in(path: Path, module: str) -> Sequence[TechniqueSource]:
+    """Return the techniques of a file; as long as it stays as it is, it is read once a process and not once a suite."""
+    try:
+        stamp = stamp_of(path)
+    except OSError:
+        return read_source(path, module=module)  # which says what is wrong
+    if not is_settled(stamp, time.time_ns()):
+        return read_source(path, module=module)
+    return _declared_at(path, module, tuple(stamp))
+
+
+@lru_cache(maxsize=4096)
+def _declared_at(path: Path, module: str, _stamp: tuple[int, ...]) -> tuple[TechniqueSource, ...]:
+    return tuple(read_source(path, module=module))
 
 
 @lru_cache(maxsize=4096)

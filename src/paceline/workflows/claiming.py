@@ -17,7 +17,7 @@ from paceline.records.provenance import suite_facts
 from paceline.spec import content
 from paceline.spec.papers import load_papers
 from paceline.spec.suite_file import load_suite
-from paceline.workflows.stores import load_stores
+from paceline.workflows.stores import load_kept
 
 
 def current_ledger(
@@ -45,7 +45,7 @@ def current_ledger(
     # before the runs are read, which takes a while
     _check_choice("--family", family, {p.family for p in papers.values()})
     _check_choice("--verdict", verdict, {*PAPER_VERDICTS, *CONFORMANCE.values()})
-    records = load_stores(results, say=say).records
+    records = load_kept(results, say=say).records
     facts = suite_facts(load_suite(path) for path in content.suite_files().values())
     found = evaluate(records, with_own_suites(facts, records))
     built = ledger(papers, found)

@@ -6,12 +6,17 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from paceline.base.account import home_folder
 from paceline.base.errors import UserError
 from paceline.records.record_file import run_id_of
+from paceline.records.recordindex import RecordIndex
 from paceline.records.store import Loaded, RunRecord, load, read_record, record_paths
 from paceline.spec import content
 
 RESULTS_VARIABLE = "PACELINE_RESULTS"
+CACHE_VARIABLE = "PACELINE_RECORD_CACHE"
+SMALLEST_KEPT, LARGEST_CACHE = 16 << 10, 512 << 20
+"""Bytes of a record file that is worth an index, and of all indexes in the user's cache."""
 LATEST = "latest"
 """Names the newest run."""
 
@@ -76,6 +81,50 @@ def load_stores(
     for problem in loaded.problems:
         say(f"left out: {problem.path}: {problem.what}")
     return loaded
+
+
+def load_kept(
+    results: Path | None,
+    *,
+    published: bool | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Loaded:
+    """Read all records of ``stores`` to show them: of files that were read before, from the user's cache.
+
+    Args:
+        results: As for ``load_stores``.
+        published: As for ``load_stores``.
+        say: As for ``load_stores``.
+    """
+    index = user_index()
+    if index is None:
+        return load_stores(results, published=published, say=say)
+    loaded = load_stores(results, index.read, published=published, say=say)
+    if index.unwritten:
+        index.write()
+        index.prune_to(LARGEST_CACHE)
+    return loaded
+
+
+def user_index() -> RecordIndex | None:
+    """Return the indexes in ``PACELINE_RECORD_CACHE``, else in the user's cache folder.
+
+    None where the variable is empty, the user has no home folder, or somebody else may write there.
+    """
+    home = home_folder()
+    given = os.environ.get(CACHE_VARIABLE, str(home / ".cache" / "paceline" / "records") if home else "")
+    if not given:
+        return None
+    folder = Path(given)
+    try:
+        status = folder.stat()
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            return None
+    except FileNotFoundError:
+        pass  # it is made when there is something to keep
+    except OSError:
+        return None
+    return RecordIndex(folder=folder, smallest=SMALLEST_KEPT, mode=0o700)
 
 
 def stores_of(results: Path | None, name: str) -> list[Path]:

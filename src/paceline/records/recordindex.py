@@ -1,20 +1,19 @@
-"""What a site needs of a record file to know that its pages are the same, without reading the file again.
+"""What is read of a record file again and again, without reading the file again.
 
-An index beside the kept pages has a sealed file's run and events, and of each measurement the names, the value and the
-place of the line. It belongs to a file as an entry of a version-control tool's index does: by its path, size, times
-and number. Whoever asks a measurement for more than the index has (samples, accounts, proofs) gets it from the line
-itself, which is read then and checked as always. An index that was damaged, or made by other code that reads records,
-is made anew from the file.
+An index in a cache has a sealed file's run and events, and of each measurement the names, the value, the samples of a
+short line and the place of the line. It belongs to a file as an entry of a version-control tool's index does: by its
+path, size, times and number. Whoever asks a measurement for more than the index has (accounts, proofs) gets it from
+the line itself, which is read then and checked as always. An index that was damaged, or made by other code that reads
+records, is made anew from the file. It serves who shows records; what checks, merges or writes them reads the files.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from operator import attrgetter
@@ -22,21 +21,23 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
+import paceline
+from paceline.base.code_digest import code_digest
 from paceline.base.collection import without_collection
 from paceline.base.errors import UserError
+from paceline.base.filestamp import Stamp, stamp_of
 from paceline.records.contracts import mistold
 from paceline.records.limits import said
 from paceline.records.record import Event, Measurement, MetricId, Run, parse_line
 from paceline.records.record_file import PARTIAL, Member, members_of, open_plain, present_form, read_piece
 from paceline.records.store import Place, RunRecord, read_placed
-from paceline.report.forks import Files, Job, at_work
-from paceline.report.pagecache import code_digest
 
 SUFFIX = ".lines"
-READERS = ("base", "records", "report/recordindex.py")
-"""The code by which an index is made, in this package."""
+READERS, LIBRARIES = ("base", "records"), ("pydantic", "pydantic-core")
+"""The code by which an index is made: packages of this one, and those that convert what is read."""
+_READERS = tuple(Path(paceline.__file__).parent / name for name in READERS)
 SHARED = (
     "run_id",
     "suite",
@@ -66,10 +67,7 @@ SELDOM: Mapping[str, Any] = {
 LARGE, MOST_BYTES = "large", 8000
 """Names these fields where they stay in their line, since it is longer than that."""
 
-Stamp = list[int]
-
-_of_case = attrgetter(*(name for name in SHARED if name not in ("params", "metric", "options")))
-_of_metric = attrgetter(*MetricId.model_fields)
+_of_case = attrgetter(*(name for name in SHARED if name not in ("params", "metric", "options", "series_key")))
 _of_launch = attrgetter(*OWN)
 
 
@@ -166,9 +164,13 @@ class RecordIndex:
     """A folder of indexes, one for each record file that a build has seen."""
 
     folder: Path
+    smallest: int = 0
+    """Bytes of a file from which on it has an index: a smaller one is read as fast."""
+    mode: int = 0o777
+    """Of the folder where it is made, before the umask."""
     wanted: set[str] = field(default_factory=set)
     """Names that this build asked for."""
-    unwritten: list[Job] = field(default_factory=list)
+    unwritten: list[Callable[[], None]] = field(default_factory=list)
     """What is left to do for the next build: an index to write for each file that was read."""
 
     def read(self, path: Path) -> RunRecord:
@@ -178,12 +180,14 @@ class RecordIndex:
             UserError: The file cannot be read, or a line of it is not legal.
         """
         path = present_form(path)
-        entry = self._entry(path)
-        self.wanted.add(entry.name.removesuffix(SUFFIX))
         try:
             before = stamp_of(path)
         except OSError as error:
             raise UserError(f"cannot read: {error.strerror}", where=str(path)) from error
+        if before[0] < self.smallest:
+            return read_placed(path)[0]
+        entry = self._entry(path)
+        self.wanted.add(entry.name.removesuffix(SUFFIX))
         kept = self._kept(entry, path, before)
         if kept is not None:
             return kept
@@ -195,7 +199,7 @@ class RecordIndex:
     def without(self, paths: Sequence[Path]) -> list[Path]:
         """Return the files of which there is no index yet, the largest first; none where none can be kept."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(self.mode, parents=True, exist_ok=True)
         except OSError:
             return []  # nothing can be kept there
         if not os.access(self.folder, os.W_OK):
@@ -203,30 +207,14 @@ class RecordIndex:
         found = [p for p in map(present_form, paths) if p.is_file() and not self._entry(p).exists()]
         return sorted(found, key=lambda path: path.stat().st_size, reverse=True)
 
-    def make(self, paths: Sequence[Path], processes: int) -> Iterator[str]:
-        """Read files and keep their indexes, in several processes; yield each path when that is done.
-
-        What cannot be read has no index afterwards: ``read`` says why.
-        """
-        with at_work([partial(self._made, path) for path in paths], processes) as made:
-            for path, _ in made:
-                yield path
-
-    def _made(self, path: Path) -> Files:
-        """Let the index of a file be there for the next who asks: a job."""
+    def write(self) -> None:
+        """Keep the indexes of the files that were read."""
         with without_collection():
-            self._make(path)  # what it has read is gone before the collector looks again
-        return [(str(path), "")]
-
-    def _make(self, path: Path) -> None:
-        one = replace(self, unwritten=[])
-        with suppress(UserError):
-            one.read(path)
-        for job in one.unwritten:
-            job()
+            while self.unwritten:
+                self.unwritten.pop()()
 
     def _entry(self, path: Path) -> Path:
-        known = f"{os.path.realpath(path)}\n{code_digest(READERS)}"
+        known = f"{os.path.realpath(path)}\n{code_digest(_READERS, LIBRARIES)}"
         name = sha256(known.encode("utf-8", "surrogateescape")).hexdigest()
         return self.folder / f"{name}{SUFFIX}"
 
@@ -235,6 +223,19 @@ class RecordIndex:
         for path in self.folder.glob(f"*{SUFFIX}*"):
             if path.name.removesuffix(SUFFIX) not in self.wanted:
                 with suppress(OSError):  # it costs room, and nothing else
+                    path.unlink()
+
+    def prune_to(self, most_bytes: int) -> None:
+        """Remove what was asked for longest ago, so that the folder has no more than some bytes."""
+        used: list[tuple[float, int, Path]] = []
+        for path in self.folder.glob(f"*{SUFFIX}*"):
+            with suppress(OSError):
+                found = path.stat()
+                used.append((found.st_mtime, found.st_size, path))
+        for _, size, path in sorted(used, reverse=True):
+            most_bytes -= size
+            if most_bytes < 0:
+                with suppress(OSError):
                     path.unlink()
 
     def _kept(self, entry: Path, path: Path, stamp: Stamp) -> RunRecord | None:
@@ -248,15 +249,17 @@ class RecordIndex:
         found = from_json(zlib.decompress(payload))
         if found["stamp"] != stamp:
             return None
+        with suppress(OSError):
+            os.utime(entry)  # it was asked for: see ``prune_to``
         lines = Lines(path, stamp, found["members"])
         run = Run.model_validate(found["run"])
+        metrics = [MetricId.model_construct(**metric) for metric in found["metrics"]]
+        cases = [case | {"run_id": run.run_id} for case in found["cases"]]
         shared = [
-            SimpleNamespace(
-                **case | {"metric": MetricId.model_construct(**case["metric"]), "run_id": run.run_id}
-            )
-            for case in found["cases"]
+            SimpleNamespace(**cases[case], metric=metrics[metric], series_key=key)
+            for case, metric, key in found["series"]
         ]
-        if any(mistold(*told) for told in {(case.family, case.metric) for case in shared}):
+        if any(mistold(cases[case]["family"], metrics[metric]) for case, metric in _pairs(found["series"])):
             return None  # its metric has changed since: reading the file says how
         return RunRecord(
             path=path,
@@ -269,54 +272,67 @@ class RecordIndex:
             sha256=found["sha256"],
         )
 
-    def _keep(self, entry: Path, stamp: Stamp, record: RunRecord, places: dict[str, list[Place]]) -> Files:
+    def _keep(self, entry: Path, stamp: Stamp, record: RunRecord, places: dict[str, list[Place]]) -> None:
         """Keep an index whole or not at all; a folder that cannot be written costs time, and nothing else."""
         try:
             members = members_of(record.path)
         except (OSError, UserError):  # it was changed or removed meanwhile
-            return []
-        cases: dict[tuple[Any, ...], int] = {}
-        shared: list[dict[str, Any]] = []
+            return
+        cases, metrics, series = _Table(), _Table(), _Table()
         rows = []
         for m, place in zip(record.measurements, places["measurement"], strict=True):
-            key = (_of_case(m), _of_metric(m.metric), tuple(m.params.items()), repr(m.options))
-            if key not in cases:
-                cases[key] = len(shared)
-                shared.append({name: _plain(m, name) for name in SHARED[1:]})
-            rows.append([cases[key], *place, _short_fields(m, place[1]), *_of_launch(m)])
+            case = cases.number((id(m.params), id(m.options), *_of_case(m)), lambda: _case_of(m))  # noqa: B023
+            metric = metrics.number(id(m.metric), m.metric.model_dump)
+            number = series.number((case, metric, m.series_key), lambda: [case, metric, m.series_key])  # noqa: B023
+            rows.append([number, *place, _short_fields(m, place[1]), *_of_launch(m)])
         found = {
             "stamp": stamp,
             "sha256": record.sha256,
             "members": members,
             "run": record.run.model_dump(mode="json"),
             "events": [event.model_dump(mode="json") for event in record.events],
-            "cases": shared,
+            "cases": cases.rows,
+            "metrics": metrics.rows,
+            "series": series.rows,
             "lines": rows,
         }
-        payload = zlib.compress(json.dumps(found, separators=(",", ":")).encode(), 1)
+        payload = zlib.compress(to_json(found), 1)
         temporary = entry.with_name(f"{entry.name}.{os.getpid()}")
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(self.mode, parents=True, exist_ok=True)
             temporary.write_bytes(sha256(payload).digest() + payload)
             temporary.replace(entry)
         except OSError:
             with suppress(OSError):
                 temporary.unlink()
-        return []
 
 
-def stamp_of(file: Path | int) -> Stamp:
-    """Return size, times in nanoseconds, device and number of a file."""
-    found = file.stat() if isinstance(file, Path) else os.fstat(file)
-    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_dev, found.st_ino]
+class _Table:
+    """Rows that are kept once, each by its number."""
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+        self._numbers: dict[Any, int] = {}
+
+    def number(self, key: Any, row: Callable[[], Any]) -> int:
+        """Return the number of the row of a key, which is made when the key comes first."""
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.rows)
+            self.rows.append(row())
+        return number
+
+
+def _case_of(m: Measurement) -> dict[str, Any]:
+    return {name: getattr(m, name) for name in SHARED if name not in ("run_id", "metric", "series_key")}
+
+
+def _pairs(series: Sequence[Any]) -> set[tuple[int, int]]:
+    """Return the cases and metrics that occur together."""
+    return {(case, metric) for case, metric, _ in series}
 
 
 def _short_fields(m: Measurement, length: int) -> dict[str, Any]:
     """Return what an index keeps of the fields that are seldom there, or may be large: not of a line of many bytes."""
     there = {name: value for name in SELDOM if (value := getattr(m, name)) is not None and value != []}
     return {LARGE: list(there)} if length > MOST_BYTES else there
-
-
-def _plain(m: Measurement, name: str) -> Any:
-    value = getattr(m, name)
-    return value.model_dump() if isinstance(value, MetricId) else value
