@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -169,3 +170,11 @@ def test_no_home_folder_means_no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert index.folder == tmp_path / ".cache" / "paceline" / "records"
     monkeypatch.setattr(stores, "home_folder", lambda: None)
     assert stores.user_index() is None
+
+
+def test_what_was_read_is_not_looked_through_for_cycles_again(store: Path, cache: Path) -> None:
+    before = gc.get_freeze_count()
+    records = stores.load_kept(store).records
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > before
+    assert all(one is not record for one in gc.get_objects() for record in records)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from paceline.base.account import home_folder
+from paceline.base.collection import without_collection
 from paceline.base.errors import UserError
 from paceline.records.record_file import run_id_of
 from paceline.records.recordindex import RecordIndex
@@ -97,12 +98,13 @@ def load_kept(
         say: As for ``load_stores``.
     """
     index = user_index()
-    if index is None:
-        return load_stores(results, published=published, say=say)
-    loaded = load_stores(results, index.read, published=published, say=say)
-    if index.unwritten:
-        index.write()
-        index.prune_to(LARGEST_CACHE)
+    with without_collection(staying=True):
+        if index is None:
+            return load_stores(results, published=published, say=say)
+        loaded = load_stores(results, index.read, published=published, say=say)
+        if index.unwritten:
+            index.write()
+            index.prune_to(LARGEST_CACHE)
     return loaded
 
 
