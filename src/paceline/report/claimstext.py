@@ -80,9 +80,8 @@ def costs_text(claim: ClaimResult) -> str:
     told = []
     for cost in claim.costs:
         unit = cost.unit if cost.kind == "difference" and cost.unit not in ("ratio", "1") else ""
-        where = (
-            f" at {cost.num_points} of {cost.of_points} points" if cost.num_points < cost.of_points else ""
-        )
+        points = number_of(cost.of_points, "point")
+        where = f" at {cost.num_points} of {points}" if cost.num_points < cost.of_points else ""
         effect = format_effect(cost.effect, cost.kind, verdict="slower")
         told.append(f"{cost.metric} {effect}{f' {unit}' if unit else ''}{where}")
     return f"at the cost of: {', '.join(told)}" if told else ""
