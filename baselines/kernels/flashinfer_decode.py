@@ -31,7 +31,7 @@ LEAST_GROUP = 4
     family="kernels",
     implements=("attention_decode",),
     summary="decode attention by the library FlashInfer",
-    requires={"devices": ("cuda",), "dtypes": ("float16", "bfloat16"), "packages": ("flashinfer>=0.2",)},
+    requires={"devices": ("cuda",), "dtypes": ("float16", "bfloat16"), "packages": ("flashinfer>=0.2.5",)},
     properties={"compiles": "accelerator"},
 )
 class FlashInferDecode:

@@ -45,7 +45,7 @@ class Liger:
         self.function: Callable[..., None] = getattr(self, problem.operation)
         # Here and not above: a process that computes one operation does not import the others.
         if problem.operation == "add_rmsnorm":
-            from liger_kernel.ops.fused_add_rms_norm import (  # noqa: PLC0415
+            from liger_kernel.ops.fused_add_rms_norm import (  # noqa: PLC0415 - as said above
                 _fused_add_rms_norm_forward_kernel,
                 calculate_settings,
             )
@@ -54,7 +54,7 @@ class Liger:
             self.settings = calculate_settings(problem.integer("hidden"))
             self.deviations = problem.empty(problem.integer("tokens"), dtype=torch.float32)
         elif problem.operation == "cross_entropy":
-            from liger_kernel.transformers.functional import liger_cross_entropy  # noqa: PLC0415
+            from liger_kernel.transformers.functional import liger_cross_entropy  # noqa: PLC0415 - as said above
 
             if problem.dtype != torch.float32:
                 raise UnsupportedError("rounds a token's loss to the dtype of the logits; supports float32")

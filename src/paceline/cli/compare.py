@@ -31,7 +31,7 @@ from paceline.workflows.comparing import (
     comparison_facts,
     run_comparison_facts,
 )
-from paceline.workflows.stores import load_kept, stores_of
+from paceline.workflows.stores import load_stores, stores_of
 
 FORMATS = ("table", "md", "json", "html")
 
@@ -172,7 +172,7 @@ def gate(
     """
     from paceline.analysis.gate import judge_run, set_baseline, waivers  # noqa: PLC0415 - the gate's own module
 
-    loaded = load_kept(results, say=warn)
+    loaded = load_stores(results, say=warn)  # what decides a merge rests on the files alone
     record = loaded.find(run)
     base = loaded.find(against) if against else set_baseline(loaded, record)
     decision = judge_run(record, base, margin=margin, waivers=waivers(loaded, utc()[:10]))
