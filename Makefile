@@ -39,12 +39,10 @@ $(READY_DEV): pyproject.toml constraints.txt setup/install.py
 	$(install) --dev
 	touch $(READY) $@
 
-# Each suite is a run of its own, so that its table is there as soon as it is measured.
+# One run, whose processes import torch once; each suite's table is there as soon as the suite is measured.
 bench: $(READY)
 	@status=0; \
-	for suite in $(SUITES); do \
-		$(BIN)/paceline run $$suite --tier $(TIER) --runner $(RUNNER) || status=$$?; \
-	done; \
+	$(BIN)/paceline run $(SUITES) --one-by-one --tier $(TIER) --runner $(RUNNER) || status=$$?; \
 	$(BIN)/paceline site build && $(BIN)/paceline summary $(SUITES) && { $(how_to_call); exit $$status; }
 
 # Three suites (docs/testing.md): what has to pass before a change lands, everything that no clock decides, and what asks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,12 @@ _selection_options = together(
         help="Let all inputs and orders follow from this number; grade C at best [default: new draws].",
     ),
     launch_options,
+    click.option(
+        "--one-by-one",
+        is_flag=True,
+        help="Measure each suite to its end before the next, in the order given, and print its table at once [default: "
+        "launches of all suites in turn, so that slow drift meets them all].",
+    ),
     click.option(
         "--filter",
         "filters",
@@ -179,10 +185,10 @@ def launches_text(protocol: Mapping[str, Any]) -> str:
 
 
 def _by_suite(plan: Plan) -> dict[str, list[Any]]:
-    suites: dict[str, list[Any]] = {}
+    suites: dict[str, list[Any]] = {suite: [] for suite in plan.data.get("one_by_one", ())}
     for block in plan.blocks:
         suites.setdefault(block["suite"], []).append(block)
-    return suites
+    return {suite: blocks for suite, blocks in suites.items() if blocks}
 
 
 @click.command("run")
@@ -226,6 +232,13 @@ def run(
         return
     if not as_json and not quiet:
         click.echo(describe_plan(prepared.plan, earlier, wide=wide), err=True)
+    told: list[str] = []
+
+    def tell(suite: str, record: Path) -> None:
+        if not as_json:
+            told.append(suite)
+            say_tables(read_record(record), wide=wide, only=suite)
+
     outcome = perform(
         prepared,
         store,
@@ -234,12 +247,23 @@ def run(
         quiet=quiet or as_json,
         wait_s=wait_s,
         allow_concurrent=allow_concurrent,
+        on_suite=tell,
     )
-    report_outcome(outcome, store, as_json, prepared.warnings, wide=wide)
+    report_outcome(outcome, store, as_json, prepared.warnings, wide=wide, told=told)
     sys.exit(exit_code(outcome))
 
 
-SELECTING = ("seed", "launches", "budget_s", "filters", "techniques", "user_files", "runner", "tier")
+SELECTING = (
+    "seed",
+    "launches",
+    "budget_s",
+    "one_by_one",
+    "filters",
+    "techniques",
+    "user_files",
+    "runner",
+    "tier",
+)
 
 
 def _refuse_beside_resume(suites: Sequence[str], run: str) -> None:
@@ -265,10 +289,34 @@ def say_failures(record: RunRecord) -> None:
             click.echo(f"  traceback: paceline show {traced.record_id}", err=True)
 
 
-def report_outcome(
-    outcome: Outcome, store: Path, as_json: bool, warnings: Sequence[str] = (), *, wide: bool = False
+def say_tables(
+    record: RunRecord, *, wide: bool = False, only: str | None = None, without: Collection[str] = ()
 ) -> None:
-    """Print what a run came to: tables, why blocks ended, failures, and where the record is."""
+    """Print the tables of a record's suites, and why their points ended.
+
+    Args:
+        record: Of the run, which may not have ended.
+        wide: Whether all columns are shown.
+        only: Name of the one suite; None: all.
+        without: Suites that are left out.
+    """
+    points = [p for p in points_of(record) if only in (None, p.suite) and p.suite not in without]
+    for table in suite_tables(points, compare_points(points), wide=wide):
+        click.echo(table.render(wide=wide))
+    for line in stop_lines(record, {p.suite for p in points}):
+        click.echo(line)
+
+
+def report_outcome(
+    outcome: Outcome,
+    store: Path,
+    as_json: bool,
+    warnings: Sequence[str] = (),
+    *,
+    wide: bool = False,
+    told: Collection[str] = (),
+) -> None:
+    """Print what a run came to: tables but those of suites that were told, failures, and where the record is."""
     if as_json:
         failures = grouped(read_record(outcome.path).measurements) if outcome.path else []
         print_json(
@@ -291,11 +339,7 @@ def report_outcome(
         click.echo(f"go on with: {resume_command(outcome.run_id, store)}")
         return
     record = read_record(outcome.path)
-    points = points_of(record)
-    for table in suite_tables(points, compare_points(points), wide=wide):
-        click.echo(table.render(wide=wide))
-    for line in stop_lines(record):
-        click.echo(line)
+    say_tables(record, wide=wide, without=told)
     say_failures(record)
     counts = ", ".join(f"{n} {status}" for status, n in sorted(outcome.statuses.items()))
     click.echo(f"{counts} in {format_duration(outcome.measuring_s)}; record {outcome.path}")

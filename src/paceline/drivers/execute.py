@@ -27,7 +27,7 @@ from paceline.records.record_writer import RecordWriter
 from paceline.records.storage import check_writable, resume_command, storage_errors
 from paceline.records.store import is_recorded, partial_path
 from paceline.spec.content import sha256_file
-from paceline.spec.plan import Plan
+from paceline.spec.plan import Plan, expected_results
 
 POLL_S = 0.1
 JOBS = "jobs"
@@ -135,6 +135,15 @@ class Recorder:
         if self.writer is not None:
             self.writer.abandon()
 
+    def ended_suite(self, event: Mapping[str, Any]) -> tuple[str, Path] | None:
+        """Return the suite whose end an event tells, and the record so far; None where results of it are missing."""
+        if event.get("event") != "suite_complete" or self.writer is None:
+            return None
+        blocks = [b for b in self._plan.blocks if b["suite"] == event.get("suite")]
+        done = sum(block in {b["block"] for b in blocks} for _, block, _ in self.collector.done)
+        complete = blocks and done == expected_results(blocks, self.collector.stopped)
+        return (blocks[0]["suite"], self.writer.partial) if complete else None
+
     @property
     def num_missing(self) -> int:
         """Results that the plan asks for and that have not come; those that wait for their host's facts have."""
@@ -176,10 +185,12 @@ def execute(
     on_event: Callable[[Mapping[str, Any]], None],
     *,
     resume: bool = False,
+    on_suite: Callable[[str, Path], None] = lambda suite, record: None,
 ) -> Outcome:
     """Run a job folder to its end and record it.
 
-    Ctrl-C stops the job, keeps what finished in a partial record, and leaves the job folder for ``--resume``.
+    Ctrl-C stops the job, keeps what finished in a partial record, and leaves the job folder for ``--resume``. Where the
+    plan's suites are measured one by one, ``on_suite`` is told each that is complete, with the record so far.
 
     Raises:
         InfrastructureError: The launcher failed before it could say anything, or the disk is full.
@@ -192,6 +203,8 @@ def execute(
         for event in tail.read():
             recorder.take(event)
             on_event(event)
+            if (complete := recorder.ended_suite(event)) is not None:
+                on_suite(*complete)
 
     with _interruptible() as interrupted:
         execution = driver.start(job)

@@ -64,8 +64,9 @@ def measure(
     place: Occupation | None = None,
     argv: Sequence[str] | None = None,
     on_event: Callable[[Mapping[str, Any]], None] = lambda event: None,
+    on_suite: Callable[[str, Path], None] = lambda suite, record: None,
 ) -> Outcome:
-    """Build the job folder, run it through the runner's driver, and record it in a store.
+    """Build the job folder, run it through the runner's driver, and record it in a store (``execute``).
 
     Raises:
         UserError: The store cannot be written.
@@ -78,4 +79,5 @@ def measure(
         place.announce(facts["run_id"])
     job = (store / JOBS / facts["run_id"]).resolve()
     build_job(job, plan, suites, facts)
-    return execute(job, plan, facts, store, open_driver(plan.data["runner"]["driver"]), on_event)
+    driver = open_driver(plan.data["runner"]["driver"])
+    return execute(job, plan, facts, store, driver, on_event, on_suite=on_suite)

@@ -6,7 +6,8 @@ import math
 import re
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -139,6 +140,17 @@ class RunProgress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Take the bar from the terminal while something else is printed."""
+        if self._bar is not None:
+            self._bar.stop()
+        try:
+            yield
+        finally:
+            if self._bar is not None:
+                self._bar.start()
 
     def event(self, event: Mapping[str, Any]) -> None:
         """Take note of an event and redraw."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.base.counting import number_of
@@ -61,9 +61,14 @@ def stop_line(stops: Sequence[Stop]) -> str:
     return "; ".join(parts)
 
 
-def stop_lines(record: RunRecord) -> list[str]:
-    """Say it for each suite of a run that was measured until decided; the suite's name where there are several."""
-    stops = stops_of(record)
+def stop_lines(record: RunRecord, only: Collection[str] | None = None) -> list[str]:
+    """Say it for each suite of a run that was measured until decided, by name where there are several.
+
+    Args:
+        record: Of the run.
+        only: Names of suites; None: all.
+    """
+    stops = [s for s in stops_of(record) if only is None or s.suite in only]
     suites = list(dict.fromkeys(s.suite for s in stops))
     lines = []
     for suite in suites:

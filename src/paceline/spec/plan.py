@@ -47,6 +47,8 @@ class Selection:
     """Only these cases: what a record holds, when it is measured again."""
     skip_after_hang: bool = False
     """Whether a technique that hung at one point is skipped at all others."""
+    one_by_one: tuple[str, ...] = ()
+    """Names of suites in the order in which each is measured to its end; empty: launches of all suites in turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,12 @@ class Plan:
 
     def results_after(self, stopped: Mapping[str, int]) -> int:
         """Return how many results a complete run gives whose blocks were decided after so many launches."""
-        return sum(len(b["cases"]) * stopped.get(b["block"], b["protocol"]["launches"]) for b in self.blocks)
+        return expected_results(self.blocks, stopped)
+
+
+def expected_results(blocks: Iterable[Mapping[str, Any]], stopped: Mapping[str, int]) -> int:
+    """Return how many results blocks give: cases times launches, of which some blocks needed only so many."""
+    return sum(len(b["cases"]) * stopped.get(b["block"], b["protocol"]["launches"]) for b in blocks)
 
 
 def canonical(data: Any) -> str:
@@ -133,6 +140,8 @@ def make_plan(suites: Iterable[Suite], runner: RunnerProfile, selection: Selecti
     data["seed"] = selection.seed if selection.seed is not None else int(digest(data, 12), 16)
     if selection.skip_after_hang:
         data["skip_after_hang"] = True
+    if selection.one_by_one:
+        data["one_by_one"] = list(selection.one_by_one)
     data["preload"] = sorted({module for s in suites for module in s.family.preload})
     data["estimate"] = estimate(data, {s.family.name: s.family.estimate_s for s in suites})
     return Plan(data=data)

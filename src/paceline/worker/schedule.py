@@ -2,12 +2,13 @@
 
 Launches are the outer loop, so that slow drift meets all groups. Blocks that are measured until decided first make
 the launches of their first look; then those that can be decided with fewest launches go on to their next look, until
-each is decided, has made its most launches, or its time is over.
+each is decided, has made its most launches, or its time is over. A plan may ask for its suites one by one: then each is
+measured in this way to its end before the next begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from paceline.worker.stopping import Progress, Why
@@ -34,17 +35,29 @@ class Schedule:
 
     def turns(self) -> Iterator[tuple[int, dict[str, Any], frozenset[str]]]:
         """Yield launch number, process group, and the blocks that take part in it."""
+        order = self._plan.get("one_by_one")
+        if not order:
+            yield from self._measured([block["block"] for block in self._plan["blocks"]])
+            return
+        for suite in order:
+            yield from self._measured([b["block"] for b in self._plan["blocks"] if b["suite"] == suite])
+            self._emit("suite_complete", suite=suite)
+
+    def _measured(self, blocks: Collection[str]) -> Iterator[tuple[int, dict[str, Any], frozenset[str]]]:
+        """Yield the launches after which nothing of these blocks is left to be measured."""
         first: dict[str, int] = {}
         for block in self._plan["blocks"]:
-            rule = self._progress.rule(block["block"])
-            first[block["block"]] = rule.looks[0] if rule else block["protocol"]["launches"]
+            if block["block"] in blocks:
+                rule = self._progress.rule(block["block"])
+                first[block["block"]] = rule.looks[0] if rule else block["protocol"]["launches"]
         yield from self._stage(first)
-        while going := self._next_to_decide():
+        while going := self._next_to_decide(blocks):
             yield from self._stage(going)
 
-    def _next_to_decide(self) -> dict[str, int]:
-        """Return the blocks that go on, each with the launches at its next look."""
-        needed = {name: self._progress.turn(name, self._made[name]) for name in self._progress.open}
+    def _next_to_decide(self, blocks: Collection[str]) -> dict[str, int]:
+        """Return those of the blocks that go on, each with the launches at its next look."""
+        still = [name for name in self._progress.open if name in blocks]
+        needed = {name: self._progress.turn(name, self._made[name]) for name in still}
         if not needed:
             return {}
         fewest = min(needed.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,7 @@ def prepare(
     launches: Launches | None = None,
     budget_s: float | None = None,
     seed: int | None = None,
+    one_by_one: bool = False,
     elsewhere: bool = False,
     say: Say,
 ) -> Prepared:
@@ -92,12 +93,20 @@ def prepare(
             suites' own.
         budget_s: Time after which no launch starts; every suite is then measured until decided.
         seed: All inputs and orders follow from it; None means new draws.
+        one_by_one: Measure each suite to its end before the next begins, in the order given.
         elsewhere: Whether another machine will run it, with as many devices as the runner says.
         say: Told every warning.
 
     Raises:
-        UserError: Nothing of the suites, techniques or files that were asked for is left.
+        UserError: Nothing of the suites, techniques or files that were asked for is left, or a time for all suites is
+            to be spent on one after the other.
     """
+    if one_by_one and budget_s is not None:
+        raise UserError(
+            "a budget is spent where it decides most, over all suites: it does not go with one after the other",
+            where="--budget",
+            fix="leave out one of --budget and --one-by-one; each suite has a budget of its own (docs/suites.md)",
+        )
     if tier not in TIERS:
         raise UserError(f"no tier is called '{tier}'", where="tier", expected=expected_one_of(tier, TIERS))
     loaded, strangers = join_user_techniques(expand_suites(suites, say=say, extra=user_files), user_files)
@@ -113,6 +122,7 @@ def prepare(
         launches=launches,
         budget_s=budget_s,
         seed=seed,
+        one_by_one=tuple(s.name for s in loaded) if one_by_one else (),
     )
     profile = load_runner(content.find_runner(runner))
     if not elsewhere:
@@ -206,6 +216,7 @@ def perform(
     wait_s: float = 0.0,
     allow_concurrent: bool = False,
     argv: Sequence[str] | None = None,
+    on_suite: Callable[[str, Path], None] = lambda suite, record: None,
 ) -> Outcome:
     """Measure what was prepared, or the rest of it, and record it in a store.
 
@@ -218,6 +229,7 @@ def perform(
         wait_s: How long to wait while another run measures on this machine.
         allow_concurrent: Measure although another run does.
         argv: What the record says of how the run was asked for; None for this process's command line.
+        on_suite: Told each suite that is complete, with the record so far, where they are measured one by one.
 
     Raises:
         UserError: The store cannot be written.
@@ -230,11 +242,20 @@ def perform(
         occupied(runner, wait_s=wait_s, allow_concurrent=allow_concurrent, say=say) as place,
         RunProgress(plan, earlier, quiet=quiet) as progress,
     ):
+
+        def told(suite: str, record: Path) -> None:
+            with progress.aside():
+                on_suite(suite, record)
+
         if (again := prepared.resumed) is None:
-            return measure(plan, prepared.suites, store, place=place, argv=argv, on_event=progress.event)
+            return measure(
+                plan, prepared.suites, store, place=place, argv=argv, on_event=progress.event, on_suite=told
+            )
         place.announce(again.facts["run_id"])
         driver = open_driver(runner["driver"])
-        return execute(again.job, plan, again.facts, store, driver, progress.event, resume=True)
+        return execute(
+            again.job, plan, again.facts, store, driver, progress.event, resume=True, on_suite=told
+        )
 
 
 def exit_code(outcome: Outcome) -> int:
