@@ -17,7 +17,9 @@ from pydantic import ValidationError
 from paceline.analysis.claim_costs import Cost, costs_of
 from paceline.analysis.claim_matrix import Matrix, matrix_of
 from paceline.analysis.claim_points import Found, Measured, Premised, Sides, measured_in, places_of
+from paceline.analysis.claim_power import Power, power_of
 from paceline.analysis.claim_verdicts import (
+    REFUTED,
     UNTESTABLE,
     ClaimVerdictName,
     NullFound,
@@ -26,7 +28,7 @@ from paceline.analysis.claim_verdicts import (
     order_of,
 )
 from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey
-from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point, grade_of
+from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point, compared, grade_of
 from paceline.analysis.premises import Checker
 from paceline.analysis.reproductions import is_reproduction, judged, null_found
 from paceline.base.counting import number_of
@@ -91,6 +93,8 @@ class ClaimResult:
     """Other metrics of the suite in which the technique is worse than the other side, at the same points."""
     matrix: Matrix | None = None
     """What it comes to at all points of its suite, where it was decided; None where nothing was measured."""
+    power: Power | None = None
+    """Whether the launches that decided could tell; None where they have no spread, or nothing says what is needed."""
     points_reason: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     """Why it is about the points that it selects; empty where it selects none."""
 
@@ -187,7 +191,21 @@ def _evaluate_one(
     costs = costs_of(sides, measured.found, [point for place in places for point in place], family)
     check = _checker(claim, sides, family, points).at
     matrix = matrix_of(claim["expect"], sides, measured.found, points, family, check)
-    return replace(_result(common, claim, measured), costs=costs, matrix=matrix)
+    decided_by = _result(common, claim, measured)
+    return _with_power(replace(decided_by, costs=costs, matrix=matrix), points, family)
+
+
+def _with_power(result: ClaimResult, points: Sequence[Point], family: Family) -> ClaimResult:
+    """Tell whether the design could; where it could not and the claim does not hold, that is part of the reason."""
+    if result.worst is None:
+        return result
+    run = next((p.run for p in points if p.run.run_id == result.run_id), None)
+    metric = family.metric(result.metric)
+    margin = compared(run, result.suite).get(result.metric, metric.margin) if run else metric.margin
+    power = power_of(result.expect, result.worst, margin, result.null)
+    refuted = result.verdict in REFUTED
+    told = power.remark(decided=refuted) if power and (refuted or result.verdict == "inconclusive") else None
+    return replace(result, power=power, reason="; ".join(filter(None, (result.reason, told))) or None)
 
 
 def _result(common: Mapping[str, Any], claim: Mapping[str, Any], measured: Measured) -> ClaimResult:

@@ -10,6 +10,7 @@ from typing import Any
 from paceline.analysis.claim_costs import Cost
 from paceline.analysis.claim_matrix import Matrix
 from paceline.analysis.claim_points import Premised
+from paceline.analysis.claim_power import Power
 from paceline.analysis.claim_verdicts import CONFORMANCE, NullFound
 from paceline.analysis.claims import ClaimResult, evaluate, with_own_suites
 from paceline.analysis.headlines import PAPER_VERDICTS, HeadlineResult, LedgerRow, ledger
@@ -98,6 +99,7 @@ def claim_facts(claim: ClaimResult) -> dict[str, Any]:
         "null": _null_facts(claim.null) if claim.null else None,
         "costs": [_cost_facts(cost) for cost in claim.costs],
         "matrix": _matrix_facts(claim.matrix) if claim.matrix else None,
+        "power": _power_facts(claim.power) if claim.power else None,
         "points_reason": dict(claim.points_reason) or None,
         "assumed": dict(claim.assumed) or None,
         "premise": claim.premise,
@@ -152,6 +154,18 @@ def _cost_facts(cost: Cost) -> dict[str, Any]:
         "high": found.high,
         "params": dict(cost.params),
         "points": [cost.num_points, cost.of_points],
+    }
+
+
+def _power_facts(power: Power) -> dict[str, Any]:
+    """Return what a design resolves beside what its claim needs: relative for ratios, in the unit for differences."""
+    return {
+        "resolves": power.resolves,
+        "needs": power.needs,
+        "kind": power.kind,
+        "tells": power.tells,
+        "launches": power.launches,
+        "launches_needed": power.launches_needed,
     }
 
 
