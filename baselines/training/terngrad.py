@@ -45,7 +45,12 @@ from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
             "Deviations are taken about zero, and the scale is the largest magnitude that clipping leaves.",
         ),
         "constants": {
-            "clip_sigmas": {"here": 2.5, "authors": "2.5, bingrad_common.py"},
+            "clip_sigmas": {
+                "here": 2.5,
+                "authors": "2.5, bingrad_common.py",
+                "official": 2.5,
+                "source": "github.com/wenwei202/terngrad: terngrad/inception/bingrad_common.py",
+            },
             "layer": {"here": 16384, "authors": "a tensor of the model"},
         },
         "checked_by": (
