@@ -52,7 +52,13 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem
             "Each rank has scales of its own; the authors' code can share their maximum over workers.",
         ),
         "constants": {
-            "layer": {"here": 16384, "authors": "a tensor of the model"},
+            "layer": {
+                "here": 16384,
+                "authors": "a tensor of the model",
+                "official": "a tensor",
+                "source": "github.com/wenwei202/terngrad: terngrad/inception/bingrad_common.py",
+                "differs": "layers are runs of equal length, since a buffer does not know those of its model",
+            },
             "clip_sigmas": {
                 "here": 0.0,
                 "authors": "2.5, bingrad_common.py",

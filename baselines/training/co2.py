@@ -101,7 +101,13 @@ from paceline.families.training.api.rounds import ends_round
                 "source": "github.com/weigao266/fairscale-CO2: fairscale/experimental/nn/data_parallel/gossip/co2.py",
                 "differs": "clipped to a multiple of what the momentum takes in; theirs is to a number, off by default",
             },
-            "by_element": {"here": True, "authors": "one constant for all, co2.py"},
+            "by_element": {
+                "here": True,
+                "authors": "one constant for all, co2.py",
+                "official": False,
+                "source": "github.com/weigao266/fairscale-CO2: fairscale/experimental/nn/data_parallel/gossip/co2.py",
+                "differs": "the gap-aware penalty is of each element; by_element off comes close to theirs",
+            },
         },
         "checked_by": (
             "tests/unit/test_co2.py::test_outer_steps_are_one_round_late_penalised_and_clipped",

@@ -89,7 +89,13 @@ NUMBER_BYTES = 4
             ),
         ),
         "constants": {
-            "sync_every": {"here": 20, "authors": "set by the user; 1 by default, README-EDiT.md"},
+            "sync_every": {
+                "here": 20,
+                "authors": "set by the user; 1 by default, README-EDiT.md",
+                "official": 1,
+                "source": "github.com/intelligent-machine-learning/atorch: docs/README-EDiT.md",
+                "differs": "rounds of 20 steps, as in this family; theirs is set by the user",
+            },
             "outer_rate": {"here": 0.7, "authors": "set by the user"},
             "outer_momentum": {"here": 0.9, "authors": "set by the user"},
             "deviations": {
@@ -112,7 +118,13 @@ NUMBER_BYTES = 4
                 "source": "github.com/intelligent-machine-learning/atorch: docs/README-EDiT.md",
                 "differs": "the average fills within a run, which has twenty rounds",
             },
-            "temperature": {"here": 1.0, "authors": "1.0 where norms weigh"},
+            "temperature": {
+                "here": 1.0,
+                "authors": "1.0 where norms weigh",
+                "official": None,
+                "source": "github.com/intelligent-machine-learning/atorch: docs/README-EDiT.md",
+                "differs": "norms weigh, which their default leaves out; its value is 1 where they do",
+            },
             "longest": {
                 "here": 10.0,
                 "authors": "off; usually 1 or 10, README-EDiT.md",

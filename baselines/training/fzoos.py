@@ -141,7 +141,12 @@ class Features:
                 "differs": "the kernel is an RBF in double precision",
             },
             "correct": {"here": True, "authors": "by the random features of all clients (rff)"},
-            "fading": {"here": True, "authors": "gamma / (t + 1), with gamma 1 (optimizers.py)"},
+            "fading": {
+                "here": True,
+                "authors": "gamma / (t + 1), with gamma 1 (optimizers.py)",
+                "official": True,
+                "source": "github.com/shuyao95/FZooS: optimizers.py",
+            },
             "rate": {"here": 0.5, "authors": "by experiment; in units of 1/L here"},
             "local_steps": {
                 "here": 10,

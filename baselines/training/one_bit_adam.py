@@ -72,8 +72,19 @@ EPSILON = 1e-8
                 "source": "github.com/microsoft/DeepSpeed: deepspeed/runtime/fp16/onebit/adam.py (steps)",
                 "differs": "the warm-up is a share of the run",
             },
-            "by_tensor": {"here": False, "authors": "always, adam.py"},
-            "feedback": {"here": True, "authors": "always on, nccl.py"},
+            "by_tensor": {
+                "here": False,
+                "authors": "always, adam.py",
+                "official": True,
+                "source": "github.com/microsoft/DeepSpeed: deepspeed/runtime/fp16/onebit/adam.py",
+                "differs": "the momentum is one vector with a scale for each chunk; by_tensor does as the code",
+            },
+            "feedback": {
+                "here": True,
+                "authors": "always on, nccl.py",
+                "official": True,
+                "source": "github.com/microsoft/DeepSpeed: deepspeed/runtime/comm/nccl.py",
+            },
             "EPSILON": {
                 "here": 1e-08,
                 "authors": "1e-8, adam.py",

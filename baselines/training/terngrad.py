@@ -51,7 +51,13 @@ from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
                 "official": 2.5,
                 "source": "github.com/wenwei202/terngrad: terngrad/inception/bingrad_common.py",
             },
-            "layer": {"here": 16384, "authors": "a tensor of the model"},
+            "layer": {
+                "here": 16384,
+                "authors": "a tensor of the model",
+                "official": "a tensor",
+                "source": "github.com/wenwei202/terngrad: terngrad/inception/bingrad_common.py",
+                "differs": "layers are runs of equal length, since gradients are one vector",
+            },
         },
         "checked_by": (
             "tests/unit/test_codecs.py::test_ternary_is_unbiased",

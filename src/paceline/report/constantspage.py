@@ -69,7 +69,7 @@ def _how_to_read(rows: Sequence[Row], compared: Sequence[Row], command: str) -> 
         f"{number_of(len(rows), 'constant')} on cards: {same} same, {len(compared) - same} that differ by a declared "
         f"deviation, {len(rows) - len(compared)} not compared. {number_of(len(techniques), 'technique')} of "
         f"{len({row.technique for row in rows})} with constants have one at least that was compared. `here` is the "
-        "default; a suite may set another one. What differs says why, and `paceline validate` refuses a card that does not."
+        "default; a suite may set another one. What differs says why: `paceline validate` refuses a card that does not."
     )
     yield ""
 
@@ -80,7 +80,7 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         given = row.constant
         cells = (
-            f"`{row.name}`",
+            row.name,
             f"`{given.here}`",
             f"`{given.official}`",
             given.source,
