@@ -105,7 +105,7 @@ def matrix_text(claim: ClaimResult) -> str:
 
 POINTS_REASONS: Mapping[str, str] = {
     "paper": "the paper's",
-    "premise": "of",
+    "premise": "needs",
     "expectation": "what is asked follows from them",
     "asked_by": "others are asked by",
 }
