@@ -55,7 +55,12 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem, chunk
             "The warm-up and the frozen variance belong to the optimiser.",
         ),
         "constants": {
-            "feedback": {"here": True, "authors": "always on, nccl.py"},
+            "feedback": {
+                "here": True,
+                "authors": "always on, nccl.py",
+                "official": True,
+                "source": "github.com/microsoft/DeepSpeed: deepspeed/runtime/comm/nccl.py",
+            },
         },
         "checked_by": (
             "tests/unit/test_codecs.py::test_signs_keep_every_sign_and_the_mean_magnitude",

@@ -49,7 +49,14 @@ from paceline.families.collectives.api.rings import all_gather, reduce_scatter, 
             "There is no residual stream.",
         ),
         "constants": {
-            "split": {"here": 1, "authors": "2 from 1024 tokens on, llama_overlap_fused.py"},
+            "split": {
+                "here": 1,
+                "authors": "2 from 1024 tokens on, llama_overlap_fused.py",
+                "official": 2,
+                "source": "github.com/microsoft/tokenweave: "
+                "artifact/configs_generator/src_files/llama_overlap_fused.py",
+                "differs": "halves are an arm of their own; they split from 1024 tokens on",
+            },
         },
         "checked_by": ("tests/conformance/test_conformance.py::test_a_technique_conforms",),
     },

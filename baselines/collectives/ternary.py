@@ -52,8 +52,20 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem
             "Each rank has scales of its own; the authors' code can share their maximum over workers.",
         ),
         "constants": {
-            "layer": {"here": 16384, "authors": "a tensor of the model"},
-            "clip_sigmas": {"here": 0.0, "authors": "2.5, bingrad_common.py"},
+            "layer": {
+                "here": 16384,
+                "authors": "a tensor of the model",
+                "official": "a tensor",
+                "source": "github.com/wenwei202/terngrad: terngrad/inception/bingrad_common.py",
+                "differs": "layers are runs of equal length, since a buffer does not know those of its model",
+            },
+            "clip_sigmas": {
+                "here": 0.0,
+                "authors": "2.5, bingrad_common.py",
+                "official": 2.5,
+                "source": "github.com/wenwei202/terngrad: terngrad/inception/bingrad_common.py",
+                "differs": "clipping is off unless it is asked for: it trades unbiasedness for a lower variance",
+            },
         },
         "checked_by": (
             "tests/unit/test_codecs.py::test_ternary_is_unbiased",

@@ -71,8 +71,19 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem
             ),
         ),
         "constants": {
-            "k": {"here": 64, "authors": "64, hparams.json"},
-            "decay": {"here": 1.0, "authors": "0.95, hparams.json"},
+            "k": {
+                "here": 64,
+                "authors": "64, hparams.json",
+                "official": 64,
+                "source": "github.com/tplr-ai/templar: hparams/hparams.json",
+            },
+            "decay": {
+                "here": 1.0,
+                "authors": "0.95, hparams.json",
+                "official": 0.95,
+                "source": "github.com/tplr-ai/templar: hparams/hparams.json",
+                "differs": "only without decay does the mean over calls reach the true sum, as the gate demands",
+            },
         },
         "checked_by": (
             "tests/unit/test_codecs.py::test_top_k_sends_each_chunks_largest_with_their_signs",

@@ -64,7 +64,12 @@ MOST_SPLITS = 128
             "tile": {"here": 64, "authors": "256, 128 or 64 keys, by the head's width"},
             "backend": {"here": "auto", "authors": "none"},
             "CPU_SPLITS": {"here": 4, "authors": "none"},
-            "MOST_SPLITS": {"here": 128, "authors": "128"},
+            "MOST_SPLITS": {
+                "here": 128,
+                "authors": "128",
+                "official": 128,
+                "source": "github.com/Dao-AILab/flash-attention: csrc/flash_attn/flash_api.cpp",
+            },
         },
         "checked_by": (
             "tests/unit/test_schedules.py::test_a_split_fills_the_workers_and_no_more",

@@ -64,7 +64,13 @@ class _Node:
             "The forest is written here; the authors use scikit-learn's.",
         ),
         "constants": {
-            "trees": {"here": 30, "authors": "100, cutlass_predictor.py"},
+            "trees": {
+                "here": 30,
+                "authors": "100, cutlass_predictor.py",
+                "official": 100,
+                "source": "github.com/pavlyhalim/GPPerf: cutlass-analysis/cutlass_predictor.py",
+                "differs": "a third of the trees, whose time grows with the products that are known",
+            },
             "min_leaf": {"here": 2, "authors": "scikit-learn's default, with depth 6, cutlass_predictor.py"},
         },
         "checked_by": (

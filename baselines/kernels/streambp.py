@@ -45,6 +45,9 @@ from paceline.families.kernels.api.problem import Problem
             "chunk": {
                 "here": 128,
                 "authors": "500 positions of every sequence (logits_chunk_size), stream_model.py",
+                "official": 500,
+                "source": "github.com/Ledzy/StreamBP: src/streambp/stream_model.py",
+                "differs": "positions of all sequences together, and vocabularies are smaller",
             },
         },
         "checked_by": ("tests/conformance/test_kernels_conformance.py::test_a_kernel_conforms",),

@@ -75,8 +75,19 @@ class _Thought:
             "The scheduling between programmes is not part of this.",
         ),
         "constants": {
-            "chunk": {"here": 16, "authors": "32 or 64, cot.py"},
-            "agreeing": {"here": 2, "authors": "2 to 8, by effort, cot.py"},
+            "chunk": {
+                "here": 16,
+                "authors": "32 or 64, cot.py",
+                "official": 32,
+                "source": "github.com/hao-ai-lab/Dynasor: dynasor/core/cot.py",
+                "differs": "traces have about 90 tokens; 32 is that of the effort crazy, 64 of all others",
+            },
+            "agreeing": {
+                "here": 2,
+                "authors": "2 to 8, by effort, cot.py",
+                "official": 2,
+                "source": "github.com/hao-ai-lab/Dynasor: dynasor/core/cot.py, of the efforts high and crazy",
+            },
             "least_votes": {"here": 3, "authors": "not public"},
             "threshold": {"here": 0.7, "authors": "not public"},
         },

@@ -143,9 +143,25 @@ def chosen(
         ),
         "constants": {
             "width": {"here": None, "authors": "16, 64 or 256"},
-            "temperature": {"here": 0.2, "authors": "0.2 (softmax_temperature), ets_64_math500.yaml"},
-            "cache": {"here": 1.0, "authors": "1.0 (lambdac), in all three"},
-            "coverage": {"here": 1.0, "authors": "1.5, 1.4 and 1.45 (lambdas), for 16, 64 and 256"},
+            "temperature": {
+                "here": 0.2,
+                "authors": "0.2 (softmax_temperature), ets_64_math500.yaml",
+                "official": 0.2,
+                "source": "github.com/SqueezeAILab/ETS: hype-parameters/ets_64_math500.yaml",
+            },
+            "cache": {
+                "here": 1.0,
+                "authors": "1.0 (lambdac), in all three",
+                "official": 1.0,
+                "source": "github.com/SqueezeAILab/ETS: hype-parameters/ets_64_math500.yaml",
+            },
+            "coverage": {
+                "here": 1.0,
+                "authors": "1.5, 1.4 and 1.45 (lambdas), for 16, 64 and 256",
+                "official": 1.4,
+                "source": "github.com/SqueezeAILab/ETS: hype-parameters/ets_64_math500.yaml",
+                "differs": "the weight of coverage is 1; theirs is tuned for the width (1.5 for 16, 1.45 for 256)",
+            },
             "SMALLEST": {"here": 1e-06, "authors": "none"},
         },
         "checked_by": (

@@ -45,7 +45,12 @@ from paceline.families.reasoning.api.votes import majority
             "A question of one part has one worker.",
         ),
         "constants": {
-            "workers": {"here": 2, "authors": "2, Alice and Bob, formatting.py"},
+            "workers": {
+                "here": 2,
+                "authors": "2, Alice and Bob, formatting.py",
+                "official": 2,
+                "source": "github.com/eqimp/hogwild_llm: formatting.py",
+            },
         },
         "checked_by": (
             "tests/unit/test_reasoning_executor.py::test_workers_share_one_cache_and_wait_for_the_longest",

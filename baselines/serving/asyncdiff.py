@@ -49,8 +49,15 @@ from paceline.families.serving.api.denoising import Comm, Setting, Tensor, Unsup
             "warm_up": {
                 "here": 1,
                 "authors": "1, async_sd.py; 9 of 50 in the examples of SD 2.1 and SDXL, whose stride is 2, else 1 to 3",
+                "official": 1,
+                "source": "github.com/czg1225/AsyncDiff: asyncdiff/async_sd.py",
             },
-            "stride": {"here": 1, "authors": "1, async_sd.py"},
+            "stride": {
+                "here": 1,
+                "authors": "1, async_sd.py",
+                "official": 1,
+                "source": "github.com/czg1225/AsyncDiff: asyncdiff/async_sd.py",
+            },
         },
         "checked_by": (
             "tests/unit/test_denoising.py::test_components_read_what_the_one_before_said_a_step_ago",

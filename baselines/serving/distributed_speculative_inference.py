@@ -62,6 +62,10 @@ def least_lookahead(given: Given) -> int:
             "lookahead": {
                 "here": 0,
                 "authors": "5 (k), with servers enough demanded by the same inequality, offline.py",
+                "official": 5,
+                "source": "github.com/keyboardAnt/distributed-speculative-inference: "
+                "dsi/configs/experiment/simul/offline.py",
+                "differs": "0 takes the least for which copies suffice, by their inequality",
             },
         },
         "checked_by": (

@@ -59,7 +59,13 @@ from paceline.families.serving.api.scheduling import Request
             ),
         ),
         "constants": {
-            "prefill_share": {"here": 0.5, "authors": "0.8 beside 1.0 for answers, utils.py"},
+            "prefill_share": {
+                "here": 0.5,
+                "authors": "0.8 beside 1.0 for answers, utils.py",
+                "official": 0.8,
+                "source": "github.com/infinigence/Semi-PD: python/sglang/semi_pd/utils.py",
+                "differs": "shares add up to the device; their defaults, 80 % and 100 %, overlap",
+            },
             "step": {
                 "here": 0.1,
                 "authors": "step_size of algorithm 1, without a value; not in the public code",

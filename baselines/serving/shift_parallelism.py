@@ -49,7 +49,13 @@ SEQUENCE, TENSOR = 0, 1
         ),
         "constants": {
             "tensor": {"here": 1, "authors": "set by the user"},
-            "threshold": {"here": 0, "authors": "512 (shift_parallel_threshold), args.py"},
+            "threshold": {
+                "here": 0,
+                "authors": "512 (shift_parallel_threshold), args.py",
+                "official": 512,
+                "source": "github.com/snowflakedb/ArcticInference: arctic_inference/vllm/args.py",
+                "differs": "without a threshold, what a step costs in both modes decides",
+            },
         },
         "checked_by": (
             "tests/unit/test_sharing.py::test_prompts_and_decodes_are_priced_apart",

@@ -48,8 +48,18 @@ from paceline.families.serving.api.scheduling import Request, Step, View, admit,
             "No tenant has a weight.",
         ),
         "constants": {
-            "prompt_weight": {"here": 1.0, "authors": "1 (input_price), vtc_req_queue.py"},
-            "output_weight": {"here": 2.0, "authors": "2 (output_price), vtc_req_queue.py"},
+            "prompt_weight": {
+                "here": 1.0,
+                "authors": "1 (input_price), vtc_req_queue.py",
+                "official": 1.0,
+                "source": "github.com/Ying1123/VTC-artifact: slora/server/router/vtc_req_queue.py",
+            },
+            "output_weight": {
+                "here": 2.0,
+                "authors": "2 (output_price), vtc_req_queue.py",
+                "official": 2.0,
+                "source": "github.com/Ying1123/VTC-artifact: slora/server/router/vtc_req_queue.py",
+            },
         },
         "checked_by": (
             "tests/unit/test_engine.py::test_longest_prefix_match_starves_whom_a_fair_scheduler_serves",

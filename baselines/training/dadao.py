@@ -74,7 +74,15 @@ def exponential(matrix: Array) -> Array:
             "What is exchanged is rounded to single precision, by both ends alike; the authors' is double.",
             "All edges have the same rate; the paper also works out rates that differ.",
         ),
-        "constants": {"single": {"here": True, "authors": "double precision"}},
+        "constants": {
+            "single": {
+                "here": True,
+                "authors": "double precision",
+                "official": False,
+                "source": "github.com/AdelNabli/DADAO: optimizers.py",
+                "differs": "what is exchanged is rounded to single precision",
+            }
+        },
         "checked_by": (
             "tests/unit/test_decentralised_acceleration.py::test_dadao_follows_its_equations_event_by_event",
             "tests/unit/test_decentralised_acceleration.py::test_the_exponential_of_a_matrix",

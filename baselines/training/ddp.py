@@ -45,7 +45,13 @@ from paceline.families.training.api.torch_parallel import distributed_data_paral
             "Buckets are smaller than the library's, since models are.",
         ),
         "constants": {
-            "bucket_bytes": {"here": 1048576, "authors": "25 MiB, and 1 MiB for the first, distributed.py"},
+            "bucket_bytes": {
+                "here": 1048576,
+                "authors": "25 MiB, and 1 MiB for the first, distributed.py",
+                "official": 26214400,
+                "source": "github.com/pytorch/pytorch: torch/nn/parallel/distributed.py",
+                "differs": "buckets are smaller, since models are",
+            },
         },
         "checked_by": (
             "tests/distributed/test_backend_calls.py::test_closed_forms_hold",

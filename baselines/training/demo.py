@@ -55,9 +55,26 @@ from paceline.families.training.api.replica import Comm, Cost, Task
             "Weights do not decay, which is the authors' default too.",
         ),
         "constants": {
-            "k": {"here": 64, "authors": "32, demo.py"},
-            "decay": {"here": 0.999, "authors": "0.999, demo.py"},
-            "mean_over": {"here": "ranks", "authors": "senders, demo.py"},
+            "k": {
+                "here": 64,
+                "authors": "32, demo.py",
+                "official": 32,
+                "source": "github.com/bloc97/DeMo: demo.py",
+                "differs": "64 coefficients of a chunk travel, since models are small",
+            },
+            "decay": {
+                "here": 0.999,
+                "authors": "0.999, demo.py",
+                "official": 0.999,
+                "source": "github.com/bloc97/DeMo: demo.py",
+            },
+            "mean_over": {
+                "here": "ranks",
+                "authors": "senders, demo.py",
+                "official": "senders",
+                "source": "github.com/bloc97/DeMo: demo.py",
+                "differs": "what was sent is added up; mean_over: senders takes their mean",
+            },
             "rate_factor": {"here": 1.0, "authors": "1: they tune the learning rate itself"},
         },
         "checked_by": (

@@ -55,9 +55,25 @@ from paceline.families.training.api.rounds import ends_round, nesterov_, round_e
             "Gradients are not clipped, as in all of this family; OpenDiLoCo clips them to a norm of 1.",
         ),
         "constants": {
-            "sync_every": {"here": 20, "authors": "500, the default of OpenDiLoCo"},
-            "outer_rate": {"here": 0.7, "authors": "0.7, OpenDiLoCo too"},
-            "outer_momentum": {"here": 0.9, "authors": "0.9 with Nesterov's step, OpenDiLoCo too"},
+            "sync_every": {
+                "here": 20,
+                "authors": "500, the default of OpenDiLoCo",
+                "official": 500,
+                "source": "github.com/PrimeIntellect-ai/OpenDiloco: open_diloco/train_fsdp.py (a reimplementation)",
+                "differs": "rounds are 20 steps, since runs have fewer",
+            },
+            "outer_rate": {
+                "here": 0.7,
+                "authors": "0.7, OpenDiLoCo too",
+                "official": 0.7,
+                "source": "github.com/PrimeIntellect-ai/OpenDiloco: open_diloco/train_fsdp.py (a reimplementation)",
+            },
+            "outer_momentum": {
+                "here": 0.9,
+                "authors": "0.9 with Nesterov's step, OpenDiLoCo too",
+                "official": 0.9,
+                "source": "github.com/PrimeIntellect-ai/OpenDiloco: open_diloco/train_fsdp.py (a reimplementation)",
+            },
         },
         "checked_by": (
             "tests/unit/test_outer_steps.py::test_an_outer_step_is_nesterovs_on_the_mean_displacement",

@@ -118,8 +118,16 @@ class Factors:
             "fraction": {
                 "here": 0.25,
                 "authors": "1 by default, 1/2 in dion_160m.yaml; the paper's name is r/d",
+                "official": 1.0,
+                "source": "github.com/microsoft/dion: dion/dion_reference.py",
+                "differs": "a quarter of the rank, so that less travels; configs/dion_160m.yaml has a half",
             },
-            "decay": {"here": 0.95, "authors": "0.95 (mu)"},
+            "decay": {
+                "here": 0.95,
+                "authors": "0.95 (mu)",
+                "official": 0.95,
+                "source": "github.com/microsoft/dion: dion/dion_reference.py",
+            },
             "rate_factor": {
                 "here": 1.0,
                 "authors": "0.02, times the same √(rows/columns), for all of their sizes",

@@ -159,12 +159,34 @@ class Kept:
             "Weights do not decay.",
         ),
         "constants": {
-            "side": {"here": 1024, "authors": "1024 (max_preconditioner_dim)"},
-            "root_every": {"here": 50, "authors": "1 by default (precondition_frequency)"},
-            "decay": {"here": 0.95, "authors": "1 by default: a sum (beta2)"},
+            "side": {
+                "here": 1024,
+                "authors": "1024 (max_preconditioner_dim)",
+                "official": 1024,
+                "source": "github.com/facebookresearch/optimizers: distributed_shampoo/distributed_shampoo.py",
+            },
+            "root_every": {
+                "here": 50,
+                "authors": "1 by default (precondition_frequency)",
+                "official": 1,
+                "source": "github.com/facebookresearch/optimizers: distributed_shampoo/distributed_shampoo.py",
+                "differs": "roots take most of a step's time, so that they are taken every 50",
+            },
+            "decay": {
+                "here": 0.95,
+                "authors": "1 by default: a sum (beta2)",
+                "official": 1.0,
+                "source": "github.com/facebookresearch/optimizers: distributed_shampoo/distributed_shampoo.py",
+                "differs": "the point's Adam's decay, so that a step is as long as Adam's",
+            },
             "share": {"here": True, "authors": "DDPDistributor's way"},
             "EPSILON": {"here": 1e-08, "authors": "1e-8 for Adam's in one version, 1e-10 in the newest"},
-            "SMALL": {"here": 1e-12, "authors": "1e-12 (epsilon)"},
+            "SMALL": {
+                "here": 1e-12,
+                "authors": "1e-12 (epsilon)",
+                "official": 1e-12,
+                "source": "github.com/facebookresearch/optimizers: distributed_shampoo/distributed_shampoo.py",
+            },
         },
         "checked_by": (
             "tests/unit/test_distributed_shampoo.py::test_steps_are_those_of_the_formulas",

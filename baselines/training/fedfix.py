@@ -51,8 +51,19 @@ from paceline.families.training.api.objective import Given, Now, Receive, Report
                 "authors": "0.2, 0.5 and 0.8 of the slowest client's time (list_exp_to_run.py)",
             },
             "rate": {"here": 0.5, "authors": "the best of a grid (lr_l); in units of 1/L here"},
-            "local_steps": {"here": 10, "authors": "10 where FedFix takes part (n_SGD, list_exp_to_run.py)"},
-            "minibatch": {"here": 0, "authors": "64 (B); 0 takes all samples"},
+            "local_steps": {
+                "here": 10,
+                "authors": "10 where FedFix takes part (n_SGD, list_exp_to_run.py)",
+                "official": 10,
+                "source": "github.com/Accenture/Labs-Federated-Learning: list_exp_to_run.py (branch asynchronous_FL)",
+            },
+            "minibatch": {
+                "here": 0,
+                "authors": "64 (B); 0 takes all samples",
+                "official": 64,
+                "source": "github.com/Accenture/Labs-Federated-Learning: list_exp_to_run.py (branch asynchronous_FL)",
+                "differs": "gradients are of all samples, since problems are convex and small",
+            },
             "unbiased": {
                 "here": True,
                 "authors": "weights of ceil(time / interval) times a client's share (FL/server.py)",

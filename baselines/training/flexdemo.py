@@ -65,9 +65,20 @@ from paceline.families.training.api.replica import Comm, Cost, Task
         ),
         "constants": {
             "group": {"here": 2, "authors": "the ranks of a node"},
-            "k": {"here": 64, "authors": "32, demo_replicator.py"},
+            "k": {
+                "here": 64,
+                "authors": "32, demo_replicator.py",
+                "official": 32,
+                "source": "github.com/schneiderkamplab/DeToNATION: detonation/repl/demo_replicator.py",
+                "differs": "64 coefficients of a chunk travel, since models are small",
+            },
             "scheme": {"here": "dct", "authors": "DeMo's, DeToSGD.py"},
-            "decay": {"here": 0.999, "authors": "0.999, demo_replicator.py"},
+            "decay": {
+                "here": 0.999,
+                "authors": "0.999, demo_replicator.py",
+                "official": 0.999,
+                "source": "github.com/schneiderkamplab/DeToNATION: detonation/repl/demo_replicator.py",
+            },
             "mean_over": {"here": "ranks", "authors": "senders, as in DeMo"},
             "rate_factor": {"here": 1.0, "authors": "1: they tune the learning rate itself"},
         },

@@ -91,8 +91,19 @@ def decode(codes: Tensor) -> Tensor:
         ),
         "constants": {
             "LEAST_EXPONENT": {"here": -14, "authors": "−127/16 in powers of e, app.py"},
-            "STEPS_PER_OCTAVE": {"here": 6, "authors": "about 11: 16 to a factor of e, app.py"},
-            "LARGEST": {"here": 127, "authors": "127, app.py"},
+            "STEPS_PER_OCTAVE": {
+                "here": 6,
+                "authors": "about 11: 16 to a factor of e, app.py",
+                "official": 11.09,
+                "source": "github.com/ezelikman/justonebyte: app.py: 16 to a factor of e",
+                "differs": "a byte has six steps an octave",
+            },
+            "LARGEST": {
+                "here": 127,
+                "authors": "127, app.py",
+                "official": 127,
+                "source": "github.com/ezelikman/justonebyte: app.py",
+            },
             "SIGN": {"here": 128, "authors": "the sign apart, app.py"},
         },
         "checked_by": (

@@ -62,10 +62,30 @@ def updated(inverse: Tensor, vector: Tensor, keep: float) -> Tensor:
             "Embedding, head and norms have no factors; the authors' code takes a list of layers without.",
         ),
         "constants": {
-            "look_every": {"here": 10, "authors": "10 (inv_freq)"},
-            "keep": {"here": 0.95, "authors": "0.95, fixed in the code"},
-            "most": {"here": 2.0, "authors": "2, fixed in the code"},
-            "CLIP": {"here": 100.0, "authors": "100 (clipping_value)"},
+            "look_every": {
+                "here": 10,
+                "authors": "10 (inv_freq)",
+                "official": 10,
+                "source": "github.com/Mohammad-Mozaffari/mkor: mkor/mkor.py",
+            },
+            "keep": {
+                "here": 0.95,
+                "authors": "0.95, fixed in the code",
+                "official": 0.95,
+                "source": "github.com/Mohammad-Mozaffari/mkor: mkor/mkor.py",
+            },
+            "most": {
+                "here": 2.0,
+                "authors": "2, fixed in the code",
+                "official": 2.0,
+                "source": "github.com/Mohammad-Mozaffari/mkor: mkor/mkor.py",
+            },
+            "CLIP": {
+                "here": 100.0,
+                "authors": "100 (clipping_value)",
+                "official": 100.0,
+                "source": "github.com/Mohammad-Mozaffari/mkor: mkor/mkor.py",
+            },
         },
         "checked_by": (
             "tests/unit/test_curvature.py::test_an_inverse_is_the_inverse",

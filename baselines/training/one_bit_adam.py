@@ -68,10 +68,29 @@ EPSILON = 1e-8
             "warmup_share": {
                 "here": 0.14,
                 "authors": "a number of steps, 100000 by default (freeze_step), adam.py",
+                "official": 100000,
+                "source": "github.com/microsoft/DeepSpeed: deepspeed/runtime/fp16/onebit/adam.py (steps)",
+                "differs": "the warm-up is a share of the run",
             },
-            "by_tensor": {"here": False, "authors": "always, adam.py"},
-            "feedback": {"here": True, "authors": "always on, nccl.py"},
-            "EPSILON": {"here": 1e-08, "authors": "1e-8, adam.py"},
+            "by_tensor": {
+                "here": False,
+                "authors": "always, adam.py",
+                "official": True,
+                "source": "github.com/microsoft/DeepSpeed: deepspeed/runtime/fp16/onebit/adam.py",
+                "differs": "the momentum is one vector with a scale for each chunk; by_tensor does as the code",
+            },
+            "feedback": {
+                "here": True,
+                "authors": "always on, nccl.py",
+                "official": True,
+                "source": "github.com/microsoft/DeepSpeed: deepspeed/runtime/comm/nccl.py",
+            },
+            "EPSILON": {
+                "here": 1e-08,
+                "authors": "1e-8, adam.py",
+                "official": 1e-08,
+                "source": "github.com/microsoft/DeepSpeed: deepspeed/runtime/fp16/onebit/adam.py",
+            },
         },
         "checked_by": (
             "tests/unit/test_compressed_steps.py::test_momenta_travel_as_signs_with_errors_at_workers_and_servers",

@@ -55,10 +55,18 @@ def growing_rounds(task: Task, least: int, growth: float) -> list[int]:
             "Moments are not averaged, which is the authors' default too (avg-m 0, avg-v 0).",
         ),
         "constants": {
-            "least": {"here": 4, "authors": "4 (min-h, init-h), example-run-vit-localadamw.sh"},
+            "least": {
+                "here": 4,
+                "authors": "4 (min-h, init-h), example-run-vit-localadamw.sh",
+                "official": 4,
+                "source": "github.com/hmgxr128/QSR: example-run-vit-localadamw.sh",
+            },
             "growth": {
                 "here": 2.2,
                 "authors": "2.19: 0.0175 at a peak of 0.008, example-run-vit-localadamw-resume.sh",
+                "official": 2.1875,
+                "source": "github.com/hmgxr128/QSR: example-run-vit-localadamw-resume.sh",
+                "differs": "0.0175 over a peak of 0.008, rounded, since it is in units of the peak rate",
             },
         },
         "checked_by": (

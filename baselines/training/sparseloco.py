@@ -64,11 +64,38 @@ from paceline.families.training.api.rounds import ends_round, num_rounds
             ),
         ),
         "constants": {
-            "sync_every": {"here": 20, "authors": "30 (inner_steps), hparams.json"},
-            "outer_rate": {"here": 1.0, "authors": "1.0, hparams.json"},
-            "decay": {"here": 0.95, "authors": "0.95 (momentum_decay), hparams.json"},
-            "k": {"here": 64, "authors": "64 (topk_compression), hparams.json"},
-            "mean_over": {"here": "ranks", "authors": "senders, compress.py"},
+            "sync_every": {
+                "here": 20,
+                "authors": "30 (inner_steps), hparams.json",
+                "official": 30,
+                "source": "github.com/tplr-ai/templar: hparams/hparams.json",
+                "differs": "rounds are shorter, since runs have fewer steps",
+            },
+            "outer_rate": {
+                "here": 1.0,
+                "authors": "1.0, hparams.json",
+                "official": 1.0,
+                "source": "github.com/tplr-ai/templar: hparams/hparams.json",
+            },
+            "decay": {
+                "here": 0.95,
+                "authors": "0.95 (momentum_decay), hparams.json",
+                "official": 0.95,
+                "source": "github.com/tplr-ai/templar: hparams/hparams.json",
+            },
+            "k": {
+                "here": 64,
+                "authors": "64 (topk_compression), hparams.json",
+                "official": 64,
+                "source": "github.com/tplr-ai/templar: hparams/hparams.json",
+            },
+            "mean_over": {
+                "here": "ranks",
+                "authors": "senders, compress.py",
+                "official": "senders",
+                "source": "github.com/tplr-ai/templar: src/tplr/compress.py",
+                "differs": "the paper divides by the number of replicas; mean_over: senders does as the code",
+            },
         },
         "checked_by": (
             "tests/unit/test_outer_steps.py::test_the_largest_of_a_decayed_accumulator_are_sent_and_taken_out_of_it",

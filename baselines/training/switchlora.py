@@ -172,14 +172,34 @@ def starts(rows: int, columns: int, rank: int) -> tuple[float, float]:
         ),
         "constants": {
             "fraction": {"here": 0.25, "authors": "256 of 1024 for 350M parameters (lora_rank)"},
-            "switch_every": {"here": 40.0, "authors": "40 (switch_lora_interval)"},
-            "fall": {"here": 0.1, "authors": "0.1 (switch_lora_descent_rate)"},
-            "still": {"here": 5, "authors": "5 (adam_warm_step)"},
+            "switch_every": {
+                "here": 40.0,
+                "authors": "40 (switch_lora_interval)",
+                "official": 40,
+                "source": "github.com/asfsdsf/SwitchLoRA: switchlora/switch_lora.py",
+            },
+            "fall": {
+                "here": 0.1,
+                "authors": "0.1 (switch_lora_descent_rate)",
+                "official": 0.1,
+                "source": "github.com/asfsdsf/SwitchLoRA: switchlora/switch_lora.py",
+            },
+            "still": {
+                "here": 5,
+                "authors": "5 (adam_warm_step)",
+                "official": 5,
+                "source": "github.com/asfsdsf/SwitchLoRA: switchlora/switch_lora.py",
+            },
             "rate_factor": {
                 "here": 5.0,
                 "authors": "20 in effect: 0.02 for all parameters, 0.001 for full rank, both of 350M parameters",
             },
-            "REST": {"here": 0.3, "authors": "0.3"},
+            "REST": {
+                "here": 0.3,
+                "authors": "0.3",
+                "official": 0.3,
+                "source": "github.com/asfsdsf/SwitchLoRA: switchlora/switch_lora.py",
+            },
             "GAIN": {"here": 0.5773502691896258, "authors": "that of leaky_relu with √5"},
             "EPSILON": {"here": 1e-08, "authors": "PyTorch's"},
         },

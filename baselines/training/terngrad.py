@@ -45,8 +45,19 @@ from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
             "Deviations are taken about zero, and the scale is the largest magnitude that clipping leaves.",
         ),
         "constants": {
-            "clip_sigmas": {"here": 2.5, "authors": "2.5, bingrad_common.py"},
-            "layer": {"here": 16384, "authors": "a tensor of the model"},
+            "clip_sigmas": {
+                "here": 2.5,
+                "authors": "2.5, bingrad_common.py",
+                "official": 2.5,
+                "source": "github.com/wenwei202/terngrad: terngrad/inception/bingrad_common.py",
+            },
+            "layer": {
+                "here": 16384,
+                "authors": "a tensor of the model",
+                "official": "a tensor",
+                "source": "github.com/wenwei202/terngrad: terngrad/inception/bingrad_common.py",
+                "differs": "layers are runs of equal length, since gradients are one vector",
+            },
         },
         "checked_by": (
             "tests/unit/test_codecs.py::test_ternary_is_unbiased",

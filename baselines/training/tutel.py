@@ -72,7 +72,13 @@ TRIALS = 2
             "Groups are an option, with one size for all; 0 is the fewest ranks that an expert needs.",
         ),
         "constants": {
-            "strategy": {"here": "adaptive", "authors": "adaptive:1 (parallel_type), moe_layer.py"},
+            "strategy": {
+                "here": "adaptive",
+                "authors": "adaptive:1 (parallel_type), moe_layer.py",
+                "official": "adaptive:1",
+                "source": "github.com/microsoft/tutel: tutel/impls/moe_layer.py",
+                "differs": "the closed form decides, and not a degree that is set",
+            },
             "slices": {"here": 0, "authors": "world size over experts, moe_layer.py"},
             "TRIALS": {"here": 2, "authors": "not public"},
         },

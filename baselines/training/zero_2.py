@@ -55,7 +55,13 @@ from paceline.families.training.api.sharded import largest_share
             "Buckets hold whole tensors, and are smaller, since models are.",
         ),
         "constants": {
-            "bucket_bytes": {"here": 262144, "authors": "5·10⁸ elements (reduce_bucket_size), config.py"},
+            "bucket_bytes": {
+                "here": 262144,
+                "authors": "5·10⁸ elements (reduce_bucket_size), config.py",
+                "official": 500000000,
+                "source": "github.com/microsoft/DeepSpeed: deepspeed/runtime/zero/config.py (elements)",
+                "differs": "buckets are smaller, since models are",
+            },
             "state": {"here": "single", "authors": "mixed, in the paper's count of bytes"},
         },
         "checked_by": (

@@ -71,7 +71,8 @@ def test_the_claims_page_counts_what_the_command_counts(families: dict[str, Path
     pills = re.search(r'<ul class="pills" aria-label="papers by verdict">(.*?)</ul>', text, re.S)
     assert pills is not None
     written = {name: int(n) for n, name in re.findall(r"<b>(\d+)</b> ([^<]+)</li>", pills[1])}
-    assert written.pop("not reproduced") == rows["not reproduced"] == 0  # told where no paper has it, too
+    assert "not reproduced" in written  # told where no paper has it, too
+    written = {name: number for name, number in written.items() if number}
     assert rows == written == found["counts"] == Counter(row["verdict"] for row in found["papers"])
     assert sum(rows.values()) == len(found["papers"]) == 246
     assert len(rows) > 3

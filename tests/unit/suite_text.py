@@ -36,6 +36,7 @@ claims:
     quote: a statement
     measure: {metric: latency, technique: ring, versus: native, where: {ranks: 2}}
     expect: {ratio_at_most: 1.5}
+    points_reason: {premise: "ranks that have a core each"}
 """
 
 

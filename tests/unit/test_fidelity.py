@@ -18,6 +18,7 @@ from paceline.base.family import family_names
 from paceline.base.fidelity import Constant, Fidelity
 from paceline.base.technique import TechniqueSource
 from paceline.cli import application
+from paceline.report.constantspage import compared_text, constants_page, rows_of
 from paceline.report.techniquepages import Portrait, constants_grid, fidelity_facts
 from paceline.spec import content
 from paceline.spec.user_techniques import declared
@@ -37,6 +38,9 @@ RIGHT: dict[str, Any] = {
     },
     "checked_by": ("tests/unit/test_fidelity.py::test_a_right_card_is_taken",),
 }
+
+
+FILE = "github.com/lab/probe: probe.py"
 
 
 @cache
@@ -172,6 +176,41 @@ WRONG: dict[str, tuple[object, str, str]] = {
         "cannot be 4",
         "fidelity.constants.rows",
     ),
+    "differs without a deviation": (
+        changed(lambda c: c["constants"]["rows"].update(official=8, source=FILE)),
+        "is 4 here and 8 in github.com/lab/probe: probe.py",
+        "fidelity.constants.rows",
+    ),
+    "a deviation that says nothing": (
+        changed(lambda c: c["constants"]["rows"].update(official=8, source=FILE, differs=" ")),
+        "is 4 here and 8 in github.com/lab/probe: probe.py",
+        "fidelity.constants.rows",
+    ),
+    "the same that is said to differ": (
+        changed(lambda c: c["constants"]["rows"].update(official=4.0, source=FILE, differs="it is small")),
+        "is said to differ",
+        "fidelity.constants.rows",
+    ),
+    "a switch for a number": (
+        changed(lambda c: c["constants"]["rows"].update(official=True, source=FILE)),
+        "is 4 here and True in",
+        "fidelity.constants.rows",
+    ),
+    "an official value from nowhere": (
+        changed(lambda c: c["constants"]["rows"].update(official=4)),
+        "does not say where its official value stands",
+        "fidelity.constants.rows",
+    ),
+    "a source without a value": (
+        changed(lambda c: c["constants"]["rows"].update(source=FILE)),
+        "has a source and no value",
+        "fidelity.constants.rows",
+    ),
+    "a source that is none": (
+        changed(lambda c: c["constants"]["rows"].update(official=4, source="their code")),
+        "'their code' names no source",
+        "fidelity.constants.rows",
+    ),
     "no test": (changed(lambda c: c.update(checked_by=())), "names no test", "fidelity.checked_by"),
     "by eye": (changed(lambda c: c.update(checked_by=("by eye",))), "names no test", "fidelity.checked_by"),
 }
@@ -185,6 +224,37 @@ def test_a_wrong_card_is_refused_at_its_place(wrong: str, tmp_path: Path) -> Non
         declared(path)
     assert what in found.value.what
     assert found.value.where == f"{path}:6:{key}"
+
+
+def compared(folder: Path, **official: Any) -> TechniqueSource:
+    (source,) = declared(written(folder, changed(lambda c: c["constants"]["rows"].update(official))))
+    return source
+
+
+def test_constants_are_the_same_or_say_why_not(tmp_path: Path) -> None:
+    for value in (4, 4.0):
+        (row, limit) = rows_of([compared(tmp_path, official=value, source="paper, section 4.1")])
+        assert (compared_text(row.constant), compared_text(limit.constant)) == ("same", "not compared")
+    (row, _) = rows_of([compared(tmp_path, official=8, source=FILE, differs="rows are short")])
+    assert compared_text(row.constant) == "differs: rows are short"
+    assert (row.technique, row.name) == ("collectives/lab/probe", "rows")
+
+
+def test_the_page_of_constants_counts_what_nobody_compared(tmp_path: Path) -> None:
+    page = constants_page(
+        [compared(tmp_path, official=8, source=FILE, differs="rows are short")], command="make it"
+    )
+    assert "2 constants on cards: 0 same, 1 that differ by a declared deviation, 1 not compared." in page
+    assert f"| collectives/lab/probe |  | rows | `4` | `8` | {FILE} | differs: rows are short |" in page
+    assert "| collectives/lab/probe | LIMIT (not public) |" in page.partition("## Not compared")[2]
+
+
+def test_a_card_that_hides_a_difference_does_not_validate(tmp_path: Path) -> None:
+    card = changed(lambda c: c["constants"]["rows"].update(official=8, source=FILE))
+    told = CliRunner().invoke(application, ["validate", str(written(tmp_path, card))])
+    assert told.exit_code != 0
+    assert "is 4 here and 8 in github.com/lab/probe: probe.py" in told.output
+    assert "'differs', why it is another" in told.output
 
 
 def test_a_card_is_shown_in_the_terminal_and_on_the_page() -> None:

@@ -327,7 +327,9 @@ def test_sizes_of_embedded_models_are_read_from_their_files_and_of_others_nothin
 
 def test_no_published_claim_is_refuted_without_a_premise_that_was_met() -> None:
     lines = (content.shipped_root() / "docs" / "claims.md").read_text(encoding="utf-8").splitlines()
-    refuted = [line for line in lines if line.startswith("|") and "**not reproduced**" in line]
+    of_papers = ": **not reproduced**"  # rows of headlines begin with the paper's own verdict
+    refuted = [line for line in lines if "**not reproduced**" in line and of_papers not in line]
+    refuted = [line for line in refuted if line.startswith("|")]
     assert all("**not reproduced** (premises met)" in line and "| met: " in line for line in refuted)
     assert all("not met:" not in line for line in refuted)
     untested = [line for line in lines if "| **not testable here** |" in line]

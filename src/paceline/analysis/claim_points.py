@@ -62,6 +62,11 @@ class Sides:
         )
 
     @property
+    def at_one_point(self) -> str | None:
+        """Label of the other side where both are of one point; None where there is no such side."""
+        return self.other if not self.other_where else None
+
+    @property
     def text(self) -> str:
         """Both sides, as people write them."""
         if self.other is None:
@@ -171,26 +176,33 @@ def measured_in(
         family: Theirs.
         check: Returns what a point's run says of the claim's premises.
     """
-    same_point = sides.other if not sides.other_where else None
-    own = [
-        p
-        for p in _counting(points, sides.metric, sides.technique, same_point)
-        if selected(p, sides.where, family)
-    ]
-    others = own if sides.other is None or same_point else _counting(points, sides.metric, sides.other, None)
-    pairs = [(p, f) for p in own if (f := found_at(p, others, sides, family)) is not None]
+    own, pairs = numbers_in(points, sides, family)
     enough = min(LEADERBOARD_LAUNCHES, max((f.launches for _, f in pairs), default=0))
     tried = [(p, replace(f, premises=check(p))) for p, f in pairs if f.launches >= enough]
     kept = [(p, f) for p, f in tried if f.speaks] or tried
     found = tuple(f for _, f in kept)
     if sides.kind.startswith("value") and family.metric(sides.metric).proportion and len(kept) > 1:
         found = (_pooled([p for p, _ in kept], found, sides),)
-    labels = [sides.technique, *([same_point] if same_point else [])]
+    labels = [sides.technique, *([sides.at_one_point] if sides.at_one_point else [])]
     # where nothing was found, a technique that cannot run there has not failed: another place may decide
     failed = _failed(own, labels, ignored=() if pairs else ("unsupported",))
     unmet = [tuple(p for p in f.premises if not p.met) for _, f in tried]
     silent = tuple(filter(None, unmet)) if len(kept) < len(tried) else ()
     return Measured(found=found, left_out=len(pairs) - len(tried), failed=failed, silent=silent)
+
+
+def numbers_in(
+    points: Sequence[Point], sides: Sides, family: Family
+) -> tuple[list[Point], list[tuple[Point, Found]]]:
+    """Return the points of one place that a claim is about, and what was found where its sides have numbers."""
+    same_point = sides.at_one_point
+    own = [
+        p
+        for p in _counting(points, sides.metric, sides.technique, same_point)
+        if selected(p, sides.where, family)
+    ]
+    others = own if sides.other is None or same_point else _counting(points, sides.metric, sides.other, None)
+    return own, [(p, f) for p in own if (f := found_at(p, others, sides, family)) is not None]
 
 
 def selected(point: Point, where: Mapping[str, Any], family: Family) -> bool:

@@ -15,8 +15,11 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from paceline.analysis.claim_costs import Cost, costs_of
+from paceline.analysis.claim_matrix import Matrix, matrix_of
 from paceline.analysis.claim_points import Found, Measured, Premised, Sides, measured_in, places_of
+from paceline.analysis.claim_power import Power, power_of
 from paceline.analysis.claim_verdicts import (
+    REFUTED,
     UNTESTABLE,
     ClaimVerdictName,
     NullFound,
@@ -25,7 +28,7 @@ from paceline.analysis.claim_verdicts import (
     order_of,
 )
 from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey
-from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point, grade_of
+from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point, compared, grade_of
 from paceline.analysis.premises import Checker
 from paceline.analysis.reproductions import is_reproduction, judged, null_found
 from paceline.base.counting import number_of
@@ -88,6 +91,12 @@ class ClaimResult:
     """What creates the effect and was assumed, with what it stands for."""
     costs: tuple[Cost, ...] = ()
     """Other metrics of the suite in which the technique is worse than the other side, at the same points."""
+    matrix: Matrix | None = None
+    """What it comes to at all points of its suite, where it was decided; None where nothing was measured."""
+    power: Power | None = None
+    """Whether the launches that decided could tell; None where they have no spread, or nothing says what is needed."""
+    points_reason: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    """Why it is about the points that it selects; empty where it selects none."""
 
     @property
     def premise(self) -> Literal["met", "not met", "none"]:
@@ -169,8 +178,9 @@ def _evaluate_one(
         "said": claim.get("said") or {},
         "reproduces": is_reproduction(claim),
         "assumed": claim.get("assumed") or {},
+        "points_reason": {k: v for k, v in (claim.get("points_reason") or {}).items() if v is not None},
     }
-    measured = _deciding(places, sides, family, claim)
+    measured, points = _deciding(places, sides, family, claim)
     if measured is None:
         needed: SettledBy = "time" if claim.get("needs") is None else "gpu"
         return ClaimResult(
@@ -179,7 +189,23 @@ def _evaluate_one(
     if not measured.found:
         return ClaimResult(**common, verdict="inconclusive", reason=measured.failed, settled_by=("time",))
     costs = costs_of(sides, measured.found, [point for place in places for point in place], family)
-    return replace(_result(common, claim, measured), costs=costs)
+    check = _checker(claim, sides, family, points).at
+    matrix = matrix_of(claim["expect"], sides, measured.found, points, family, check)
+    decided_by = _result(common, claim, measured)
+    return _with_power(replace(decided_by, costs=costs, matrix=matrix), points, family)
+
+
+def _with_power(result: ClaimResult, points: Sequence[Point], family: Family) -> ClaimResult:
+    """Tell whether the design could; where it could not and the claim does not hold, that is part of the reason."""
+    if result.worst is None:
+        return result
+    run = next((p.run for p in points if p.run.run_id == result.run_id), None)
+    metric = family.metric(result.metric)
+    margin = compared(run, result.suite).get(result.metric, metric.margin) if run else metric.margin
+    power = power_of(result.expect, result.worst, margin, result.null)
+    refuted = result.verdict in REFUTED
+    told = power.remark(decided=refuted) if power and (refuted or result.verdict == "inconclusive") else None
+    return replace(result, power=power, reason="; ".join(filter(None, (result.reason, told))) or None)
 
 
 def _result(common: Mapping[str, Any], claim: Mapping[str, Any], measured: Measured) -> ClaimResult:
@@ -223,27 +249,30 @@ def _result(common: Mapping[str, Any], claim: Mapping[str, Any], measured: Measu
 
 def _deciding(
     places: Sequence[Sequence[Point]], sides: Sides, family: Family, claim: Mapping[str, Any]
-) -> Measured | None:
-    """Return what decides: the newest place with enough launches and all premises met, or where it failed.
+) -> tuple[Measured | None, Sequence[Point]]:
+    """Return what decides, and the points of its place; None where nothing was measured.
 
-    Where there is no such place, it is the newest at which premises are met, else the newest.
+    It is the newest place with enough launches and all premises met, or where it failed. Where there is no such place,
+    it is the newest at which premises are met, else the newest.
     """
-    premises = [Premise.model_validate(p) for p in claim.get("premises", ())]
-    measured_: list[Measured] = []
+    measured_: list[tuple[Measured, Sequence[Point]]] = []
     for points in places:
         if claim.get("needs") not in (None, points[0].run.runner.get("device")):
             continue
-        checker = Checker(
-            premises=premises, expect=claim["expect"], sides=sides, family=family, points=points
-        )
-        measured = measured_in(points, sides, family, checker.at)
+        measured = measured_in(points, sides, family, _checker(claim, sides, family, points).at)
         if not measured.found and measured.failed is None:
             continue
         measured = replace(measured, null=null_found(claim, sides, measured.found, points, family))
         if measured.speaks and all(f.launches >= LEADERBOARD_LAUNCHES for f in measured.found):
-            return measured
-        measured_.append(measured)
-    return next((m for m in measured_ if m.speaks), measured_[0] if measured_ else None)
+            return measured, points
+        measured_.append((measured, points))
+    first = measured_[0] if measured_ else (None, ())
+    return next(((m, points) for m, points in measured_ if m.speaks), first)
+
+
+def _checker(claim: Mapping[str, Any], sides: Sides, family: Family, points: Sequence[Point]) -> Checker:
+    premises = [Premise.model_validate(p) for p in claim.get("premises", ())]
+    return Checker(premises=premises, expect=claim["expect"], sides=sides, family=family, points=points)
 
 
 def _few_launches(found: Found) -> str | None:

@@ -18,6 +18,9 @@ from paceline.base.errors import UserError, expected_one_of
 
 TEST = re.compile(r"tests/[\w/]+\.py::\w+")
 """A file and a function in it."""
+SOURCE = re.compile(r"(github\.com/[\w.-]+/[\w.-]+: \S.*|paper, \S.*)")
+"""A file of a repository, or a place in the paper."""
+SOURCE_RULE = "'github.com/OWNER/REPOSITORY: FILE' or 'paper, SECTION'"
 TEST_RULE = "tests/FOLDER/FILE.py::FUNCTION"
 
 Value = bool | int | float | str | None
@@ -44,6 +47,23 @@ class Constant:
     """Its default in this file."""
     authors: str
     """The authors' value, and where it stands; or that it is not public."""
+    official: Value = None
+    """Their value as a literal, as it was read in ``source``."""
+    source: str = ""
+    """Where: repository and file, or a section of the paper; empty where the two were not compared."""
+    differs: str = ""
+    """Why the value here is another one: a declared deviation."""
+
+    @property
+    def compared(self) -> bool:
+        """Whether somebody read the official value beside this one."""
+        return bool(self.source)
+
+    @property
+    def same(self) -> bool:
+        """Whether the two are one number, whatever its type, or one choice."""
+        flags = isinstance(self.here, bool) == isinstance(self.official, bool)
+        return flags and self.here == self.official
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +98,7 @@ def card_of(given: object, *, at: Place) -> Fidelity:
         chain(_strange_keys(given, at, place), _strange_constants(given.get("constants"), place)), None
     )
     if wrong is None:
-        wrong = next(_empty_texts(given, place), None)
+        wrong = next(chain(_empty_texts(given, place), _undeclared(given["constants"], place)), None)
     if wrong is not None:
         raise wrong
     return Fidelity(
@@ -140,6 +160,39 @@ def _empty_texts(given: Mapping[str, Any], place: Place) -> Iterator[UserError]:
     for test in given["checked_by"]:
         if TEST.fullmatch(test) is None:
             yield UserError(f"'{test}' names no test", where=place("checked_by"), expected=TEST_RULE)
+
+
+def _undeclared(constants: Mapping[str, Any], place: Place) -> Iterator[UserError]:
+    """Yield the constants that differ from the official source and do not say why, and what only seems compared."""
+    for name, given in constants.items():
+        constant, where = filled(Constant, given), place(f"constants.{name}")
+        if not constant.compared:
+            if "official" in given or constant.differs:
+                yield UserError(
+                    f"the constant '{name}' does not say where its official value stands",
+                    where=where,
+                    expected=f"'source': {SOURCE_RULE}",
+                )
+        elif SOURCE.fullmatch(constant.source) is None:
+            yield UserError(f"'{constant.source}' names no source", where=where, expected=SOURCE_RULE)
+        elif "official" not in given:
+            yield UserError(
+                f"the constant '{name}' has a source and no value from it",
+                where=where,
+                expected="'official': …",
+            )
+        elif constant.same and constant.differs:
+            yield UserError(
+                f"the constant '{name}' is {constant.here!r} here and there, and is said to differ",
+                where=where,
+                expected="no 'differs'",
+            )
+        elif not constant.same and not constant.differs.strip():
+            yield UserError(
+                f"the constant '{name}' is {constant.here!r} here and {constant.official!r} in {constant.source}",
+                where=where,
+                expected="the official value, or a declared deviation: 'differs', why it is another",
+            )
 
 
 def _below(at: Place) -> Place:

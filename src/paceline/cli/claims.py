@@ -31,6 +31,10 @@ def list_options(command: Any) -> Any:
         "--null", "nulls", is_flag=True,
         help="Show each claim that quotes a paper beside its arm without the mechanism.",
     )(command)  # fmt: skip
+    command = click.option(
+        "--power", "powers", is_flag=True,
+        help="Show for each claim the effect that its launches resolve, beside what it needs.",
+    )(command)  # fmt: skip
     command = click.option("--verdict", default=None, help="Show only claims with this verdict.")(command)
     return click.option("--family", default=None, help="Show only claims of this family.")(command)
 
@@ -49,7 +53,13 @@ def claims(context: click.Context, /, **chosen: Any) -> None:
 @claims.command("list")
 @list_options
 def list_claims(
-    family: str | None, verdict: str | None, nulls: bool, wide: bool, results: Path | None, as_json: bool
+    family: str | None,
+    verdict: str | None,
+    nulls: bool,
+    powers: bool,
+    wide: bool,
+    results: Path | None,
+    as_json: bool,
 ) -> None:
     """List all papers, each with a verdict or the reason why it has none."""
     rows, counts, measured = current_ledger(results, family=family, verdict=verdict, say=warn)
@@ -65,8 +75,8 @@ def list_claims(
         }
         print_json({**data, "bounds": [claim_facts(c) for c in bounds], "warnings": warnings})
         return
-    if nulls:
-        click.echo(_null_table(measured, wide=wide))
+    if nulls or powers:
+        click.echo((_null_table if nulls else _power_table)(measured, wide=wide))
         return
     table = [(r.paper.slug, r.paper.family, str(r.paper.tier), r.verdict, _why(r)) for r in rows]
     headers = ("paper", "family", "tier", "verdict", "why, or what it needs")
@@ -114,6 +124,18 @@ def _null_table(claims: Iterable[ClaimResult], *, wide: bool) -> str:
     shown = [c for c in claims if c.reproduces and c.worst is not None]
     rows = [(c.paper or "", c.claim_id, c.expectation, found_text(c), null_text(c), c.verdict) for c in shown]
     headers = ("paper", "claim", "expected", "found", "without the mechanism", "verdict")
+    return _laid_out(headers, rows, wide=wide, leaving=("expected", "paper"))
+
+
+def _power_table(claims: Iterable[ClaimResult], *, wide: bool) -> str:
+    """Return the claims whose launches have a spread, each with what they resolve; those that could not tell first."""
+    shown = sorted((c for c in claims if c.power), key=lambda c: bool(c.power and c.power.tells))
+    rows = [
+        (c.paper or OWN_BOUND, c.claim_id, c.expectation, found_text(c), c.power.text, c.verdict)
+        for c in shown
+        if c.power
+    ]
+    headers = ("paper", "claim", "expected", "found", "what the design resolves", "verdict")
     return _laid_out(headers, rows, wide=wide, leaving=("expected", "paper"))
 
 

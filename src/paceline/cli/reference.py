@@ -15,6 +15,8 @@ from paceline.base.errors import EXIT_CODES
 from paceline.base.family import family_names, load_family
 from paceline.cli import COMMANDS
 from paceline.cli.metric_tables import filled
+from paceline.report.constantspage import constants_page
+from paceline.spec import content
 from paceline.spec.grammar import suite_schema
 from paceline.spec.profile import runner_schema
 from paceline.workflows.nightly.config import nightly_schema
@@ -119,7 +121,13 @@ def _quantities() -> Iterator[str]:
     yield ""
 
 
-PAGES = {"cli.md": command_line, "suites.md": grammar}
+def constants() -> str:
+    """Return docs/constants.md: constants of all shipped techniques beside their authors'."""
+    sources = (s for family in family_names() for s in content.techniques(family).values())
+    return constants_page(sources, command="python -m paceline.cli.reference docs")
+
+
+PAGES = {"cli.md": command_line, "suites.md": grammar, "constants.md": constants}
 
 
 def main(folder: Path) -> None:

@@ -8,7 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from paceline.analysis.claims import ClaimResult
 from paceline.analysis.headlines import LedgerRow, conforming
 from paceline.base.counting import number_of
-from paceline.report.claimstext import OWN_BOUND, PAPERS_NUMBER, STATEMENT, decided_by, found_at_a_cost, sides
+from paceline.report.claimstext import (
+    OWN_BOUND,
+    PAPERS_NUMBER,
+    STATEMENT,
+    decided_by,
+    found_at_a_cost,
+    matrix_text,
+    sides,
+)
 from paceline.report.headlinetext import HEADLINE_HEADERS, headline_cells, null_text
 from paceline.report.premisetext import (
     WHOSE,
@@ -21,7 +29,14 @@ from paceline.report.premisetext import (
 
 HEADERS = (
     *("paper", STATEMENT, "whose number", PAPERS_NUMBER, "measured", "asked", "found, and our scale"),
-    *("without the mechanism", "verdict", "premises", "what would settle it", "evidence"),
+    *(
+        "points of the suite",
+        "without the mechanism",
+        "verdict",
+        "premises",
+        "what would settle it",
+        "evidence",
+    ),
 )
 QUIET = ("reproduced", "conforms")
 """Verdicts that are not written in bold."""
@@ -79,7 +94,9 @@ def _how_to_read(measured: int, waiting: int) -> tuple[str, ...]:
         "suite, something that no paper says. Its premises are what must "
         "hold in the run for its number to speak: where one of them does not, the claim is *not testable here*, "
         "whatever was found, and the premise says by how much it fails and what would meet it. Beside what was found "
-        "stands its cost: metrics of the suite in which the technique is worse than what it is held against.",
+        "stands its cost: metrics of the suite in which the technique is worse than what it is held against. A claim "
+        "is about all points of its suite, or says why it selects some. Either way stands there at how many of all "
+        "that were measured it holds, each judged by its own interval.",
         "",
         "Evidence is graded: A is confirmed by another run, B has five launches or more, C has fewer, or code that "
         "was not committed, D was imported. Beside it stands the run, by the beginning of its record's name, and of "
@@ -115,6 +132,7 @@ def _claim_rows(claims: Iterable[ClaimResult], titles: dict[str, str]) -> Iterat
             what,
             claim.expectation,
             found,
+            matrix_text(claim),
             null,
         )
         yield _row((*cells, verdict, premises_text(claim), settled_text(claim), evidence))

@@ -7,6 +7,7 @@ asked on which they lie.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from paceline.analysis.claims import ClaimResult
@@ -85,6 +86,37 @@ def costs_text(claim: ClaimResult) -> str:
         effect = format_effect(cost.effect, cost.kind, verdict="slower")
         told.append(f"{cost.metric} {effect}{f' {unit}' if unit else ''}{where}")
     return f"at the cost of: {', '.join(told)}" if told else ""
+
+
+def matrix_text(claim: ClaimResult) -> str:
+    """Say at how many points of its suite a claim holds, how many it is about, and why not all."""
+    matrix = claim.matrix
+    if matrix is None or not matrix.points:
+        return ""
+    points = number_of(len(matrix.points), "point")
+    told = [f"holds at {matrix.num_holding} of {points} of the suite"]
+    if matrix.num_silent:
+        told.append(f"a premise is not met at {matrix.num_silent}")
+    if matrix.num_selected < len(matrix.points):
+        told.append(f"selected: {matrix.num_selected}")
+    reason = points_reason_text(claim)
+    return "; ".join(told) + (f" ({reason})" if reason else "")
+
+
+POINTS_REASONS: Mapping[str, str] = {
+    "paper": "the paper's",
+    "premise": "needs",
+    "expectation": "what is asked follows from them",
+    "asked_by": "others are asked by",
+}
+
+
+def points_reason_text(claim: ClaimResult) -> str:
+    """Say why a claim is about the points that it selects; nothing where it selects none."""
+    for kind, given in claim.points_reason.items():
+        text = given if isinstance(given, str) else ", ".join(given)
+        return f"{POINTS_REASONS[kind]}: {text}"
+    return ""
 
 
 def found_at_a_cost(claim: ClaimResult, scale: str = "") -> str:

@@ -16,7 +16,7 @@ from paceline.base.counting import number_of
 from paceline.records.record import STATUSES, Run
 from paceline.records.store import RunRecord, status_counts
 from paceline.report.boards import slug
-from paceline.report.claimstext import PAPERS_NUMBER, STATEMENT, found_at_a_cost, sides
+from paceline.report.claimstext import PAPERS_NUMBER, STATEMENT, found_at_a_cost, matrix_text, sides
 from paceline.report.headlinetext import HEADLINE_HEADERS, headline_cells
 from paceline.report.html import Cell, Grid, rows_grid, verdict_class
 from paceline.report.partly import verdict_with_part
@@ -207,6 +207,7 @@ def claim_grid(
                     href=link if c.worst is not None else None,
                     kind="text broken",
                 ),
+                Cell(text=matrix_text(c), kind="text prose"),
                 Cell(
                     text=verdict_with_part(c),
                     href=point_hrefs.get(c.point) if c.point else None,
@@ -219,7 +220,7 @@ def claim_grid(
         )
     headers = (
         *("claim", STATEMENT, PAPERS_NUMBER, "measure, and what is expected", "found, and our scale"),
-        *("verdict", "premises", "what would settle it", "why"),
+        *("points of the suite", "verdict", "premises", "what would settle it", "why"),
     )
     return rows_grid("claims", headers, rows)
 

@@ -15,6 +15,7 @@ from paceline.analysis.points import Point
 from paceline.base.technique import TechniqueSource
 from paceline.report.boardpages import point_name, shown_verdict
 from paceline.report.boards import Board, slug
+from paceline.report.constantspage import compared_text
 from paceline.report.html import Cell, Grid, body_cell, rows_grid
 from paceline.report.quality import losses, qualified
 from paceline.report.shown import ABSENT
@@ -217,10 +218,13 @@ def constants_grid(one: Portrait) -> Grid | None:
             Cell(text=name, kind="text"),
             Cell(text=repr(c.here), kind="text"),
             Cell(text=c.authors, kind="text prose"),
+            Cell(text=c.source, kind="text broken"),
+            Cell(text=compared_text(c), kind="text prose"),
         ]
         for name, c in card.constants.items()
     ]
-    return rows_grid("constants", ("constant", "here", "the authors'"), rows)
+    headers = ("constant", "here", "the authors'", "compared with", "which is")
+    return rows_grid("constants", headers, rows)
 
 
 def source_text(one: Portrait) -> str:

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from paceline.base.units import parse_duration
+from paceline.spec.claim_parts import NullArm, PointsReason, Said
 from paceline.spec.launches import LIMIT, Launches, parse_launches
 from paceline.spec.models import FileModel
 from paceline.spec.premises import Premise
@@ -215,27 +216,6 @@ class Expect(FileModel):
         return next(name for name in type(self).model_fields if getattr(self, name) is not None)
 
 
-class Said(FileModel):
-    """A number as it stands in the paper, where, and at what scale it was measured."""
-
-    number: str = Field(min_length=1, description="The number in the paper's own unit.")
-    place: str = Field(min_length=1, description="Section, table or abstract.")
-    scale: str = Field("", description="Models, devices and data of the paper's measurement.")
-
-
-class NullArm(FileModel):
-    """An arm without the mechanism, in the place of one of a claim's sides."""
-
-    technique: str | None = Field(None, description="Label in the place of the claim's technique.")
-    versus: str | None = Field(None, description="Label in the place of the other side.")
-
-    @model_validator(mode="after")
-    def _one_side(self) -> NullArm:
-        if (self.technique is None) == (self.versus is None):
-            raise ValueError("a null arm stands in the place of one side: 'technique' or 'versus'")
-        return self
-
-
 class Claim(FileModel):
     """A paper's statement, or a bound of the suite's own, as something that this suite measures."""
 
@@ -271,6 +251,9 @@ class Claim(FileModel):
         default_factory=dict,
         description="Parameters or laws that create the effect, and what they stand for: the verdict is at most "
         "consistent with a model.",
+    )
+    points_reason: PointsReason | None = Field(
+        None, description="Why it is about the points that `where` selects, and not about all."
     )
     needs: Literal["cuda", "rocm", "npu"] | None = Field(
         None, description="The device that the claim is about; runs on others say nothing about it."

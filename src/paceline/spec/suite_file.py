@@ -32,6 +32,7 @@ from paceline.spec.models import validate
 from paceline.spec.names import suite_named_today
 from paceline.spec.papers import load_papers
 from paceline.spec.premise_checks import premise_errors
+from paceline.spec.selections import selection_errors
 from paceline.spec.suite import Suite
 from paceline.spec.tuning import Choice, trial_errors, unstated_errors, workload_errors
 from paceline.spec.yamlfile import KeyPath, load
@@ -275,6 +276,7 @@ def _claim_errors(suite: Suite, labels: list[str]) -> Iterator[UserError]:
             )
         yield from _measure_errors(suite, (*at, "measure"), claim, labels)
     yield from premise_errors(suite.model, suite.family, labels, suite.located)
+    yield from selection_errors(suite.model, suite.family, suite.located)
 
 
 def _measure_errors(

@@ -117,6 +117,24 @@ def minimum_detectable(estimate: Estimate, kind: Kind) -> float | None:
     return math.expm1(effect) if effect < MOST_EFFECT else None
 
 
+def launches_to_find(estimate: Estimate, effect: float, kind: Kind) -> int | None:
+    """Return how many launches of an estimate's spread find an effect in 80 % of runs; None for too many, or no spread.
+
+    Args:
+        estimate: Its spread stands for that of all launches; its number of them does not matter.
+        effect: Relative for ratios, absolute for differences.
+        kind: What the estimate is.
+    """
+    size = math.log1p(effect) if kind == "ratio" else effect
+    if estimate.spread is None or size <= 0:
+        return None
+    for count in range(2, MANY_LAUNCHES + 1):
+        quantiles = _t_quantile(count - 1, 0.5 + estimate.confidence / 2) + _t_quantile(count - 1, POWER)
+        if quantiles * estimate.spread / math.sqrt(count) <= size:
+            return count
+    return None
+
+
 def least_margin(estimate: Estimate, kind: Kind) -> float | None:
     """Return the least margin by which an interval as wide as this one could show two equals to be equivalent.
 

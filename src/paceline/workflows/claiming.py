@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from paceline.analysis.claim_costs import Cost
+from paceline.analysis.claim_matrix import Matrix
 from paceline.analysis.claim_points import Premised
+from paceline.analysis.claim_power import Power
 from paceline.analysis.claim_verdicts import CONFORMANCE, NullFound
 from paceline.analysis.claims import ClaimResult, evaluate, with_own_suites
 from paceline.analysis.headlines import PAPER_VERDICTS, HeadlineResult, LedgerRow, ledger
@@ -96,6 +98,9 @@ def claim_facts(claim: ClaimResult) -> dict[str, Any]:
         "stands_for": "reproduction" if claim.reproduces else "conformance",
         "null": _null_facts(claim.null) if claim.null else None,
         "costs": [_cost_facts(cost) for cost in claim.costs],
+        "matrix": _matrix_facts(claim.matrix) if claim.matrix else None,
+        "power": _power_facts(claim.power) if claim.power else None,
+        "points_reason": dict(claim.points_reason) or None,
         "assumed": dict(claim.assumed) or None,
         "premise": claim.premise,
         "premises": [_premise_facts(p) for p in claim.premises],
@@ -149,6 +154,40 @@ def _cost_facts(cost: Cost) -> dict[str, Any]:
         "high": found.high,
         "params": dict(cost.params),
         "points": [cost.num_points, cost.of_points],
+    }
+
+
+def _power_facts(power: Power) -> dict[str, Any]:
+    """Return what a design resolves beside what its claim needs: relative for ratios, in the unit for differences."""
+    return {
+        "resolves": power.resolves,
+        "needs": power.needs,
+        "kind": power.kind,
+        "tells": power.tells,
+        "launches": power.launches,
+        "launches_needed": power.launches_needed,
+    }
+
+
+def _matrix_facts(matrix: Matrix) -> dict[str, Any]:
+    """Return at how many points of its suite a claim holds, and what it comes to at each."""
+    return {
+        "holds": matrix.num_holding,
+        "of": len(matrix.points),
+        "selected": matrix.num_selected,
+        "premise_not_met": matrix.num_silent,
+        "points": [
+            {
+                "params": dict(p.params),
+                "value": p.estimate.value,
+                "low": p.estimate.low,
+                "high": p.estimate.high,
+                "holds": p.holds,
+                "selected": p.selected,
+                "premises_met": p.premises_met,
+            }
+            for p in matrix.points
+        ],
     }
 
 

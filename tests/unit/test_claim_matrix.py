@@ -1,0 +1,130 @@
+"""At how many points of its suite a claim holds, and why it may select some: told, and refused where it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import suite_text
+from test_claim_costs import record, result
+
+from paceline.base.errors import UserErrors
+from paceline.report.claimstext import matrix_text
+from paceline.workflows.claiming import claim_facts
+
+TIMES = {1024: 0.5, 4096: 0.55, 65536: 1.5, 262144: 1.9}
+"""By size: ring's time over native's."""
+AT_FIRST: dict[str, Any] = {
+    "metric": "latency",
+    "technique": "ring",
+    "versus": "native",
+    "where": {"size_bytes": 1024},
+}
+HALF: dict[str, Any] = {"measure": AT_FIRST, "expect": {"ratio_at_most": 0.6}}
+REASON = '    points_reason: {premise: "ranks that have a core each"}\n'
+WHERE = ", where: {ranks: 2}"
+
+
+def test_a_claim_tells_of_all_points_and_not_of_the_one_that_it_selects() -> None:
+    claim = result(record(TIMES), {**HALF, "points_reason": {"paper": "messages of 1 KiB (Section 5)"}})
+    assert claim.matrix is not None and claim.verdict == "conforms"
+    assert (claim.matrix.num_holding, len(claim.matrix.points), claim.matrix.num_selected) == (2, 4, 1)
+    told = "holds at 2 of 4 points of the suite; selected: 1 (the paper's: messages of 1 KiB (Section 5))"
+    assert matrix_text(claim) == told
+    facts = claim_facts(claim)
+    assert [facts["matrix"][key] for key in ("holds", "of", "selected", "premise_not_met")] == [2, 4, 1, 0]
+    assert [(p["params"]["size_bytes"], p["holds"], p["selected"]) for p in facts["matrix"]["points"]] == [
+        (1024, True, True), (4096, True, False), (65536, False, False), (262144, False, False),
+    ]  # fmt: skip
+    assert facts["points_reason"] == {"paper": "messages of 1 KiB (Section 5)"}
+
+
+def test_a_doctored_selection_changes_the_verdict_and_not_the_share() -> None:
+    found = record(TIMES)
+    everywhere = {key: value for key, value in AT_FIRST.items() if key != "where"}
+    whole = result(found, {**HALF, "measure": everywhere})
+    assert (whole.verdict, matrix_text(whole)) == ("does not conform", "holds at 2 of 4 points of the suite")
+    chosen = result(found, HALF)
+    assert chosen.verdict == "conforms" and chosen.matrix is not None
+    assert chosen.matrix.num_holding == whole.matrix.num_holding == 2  # type: ignore[union-attr]
+
+
+def test_a_point_that_would_be_compared_with_itself_is_none() -> None:
+    own = {"metric": "latency", "technique": "ring", "versus": {"where": {"size_bytes": 1024}}}
+    claim = result(
+        record(dict.fromkeys(TIMES, 1.0)),
+        {"measure": {**own, "where": {"size_bytes": 4096}}, "expect": {"equal_within": 0.01}},
+    )
+    assert claim.matrix is not None
+    assert [p.params["size_bytes"] for p in claim.matrix.points] == [4096, 65536, 262144]
+
+
+def test_points_at_which_a_premise_is_not_met_are_counted() -> None:
+    large = {
+        "says": "messages are large",
+        "of": {"parameter": "size_bytes"},
+        "at_least": 2048,
+        "settled_by": "setting",
+    }
+    claim = result(record(TIMES), {**HALF, "premises": [large]})
+    assert claim.verdict == "not testable here"
+    assert matrix_text(claim).startswith(
+        "holds at 2 of 4 points of the suite; a premise is not met at 1; selected: 1"
+    )
+
+
+def mistakes(folder: Path, *changes: tuple[str, str]) -> list[str]:
+    with pytest.raises(UserErrors) as caught:
+        suite_text.load(folder, *changes)
+    return [str(error) for error in caught.value.errors]
+
+
+def test_a_claim_that_selects_points_says_why(tmp_path: Path) -> None:
+    suite_text.load(tmp_path)
+    suite_text.load(tmp_path, (REASON, ""), (WHERE, ""))
+    (said,) = mistakes(tmp_path, (REASON, ""))
+    assert "the claim 'one' selects points by ranks and does not say why" in said
+    assert "claims.0.measure.where.ranks" in said and "points_reason" in said
+
+
+def test_a_reason_for_nothing_is_refused(tmp_path: Path) -> None:
+    (said,) = mistakes(tmp_path, (WHERE, ""))
+    assert "gives a reason for its points and selects none" in said
+
+
+def test_a_parameter_with_one_value_selects_nothing(tmp_path: Path) -> None:
+    suite_text.load(tmp_path, ("ranks: [2, 4]", "ranks: [2]"), (REASON, ""))
+
+
+def test_a_papers_place_cannot_fix_the_points_of_a_bound_of_ours(tmp_path: Path) -> None:
+    (said,) = mistakes(tmp_path, ("    paper: pccl\n", ""), ('premise: "ranks', 'paper: "ranks'))
+    assert "no paper fixes its points" in said
+
+
+def test_the_other_point_of_a_comparison_needs_no_reason(tmp_path: Path) -> None:
+    suite_text.load(tmp_path, ("versus: native", "versus: {where: {ranks: 4}}"), (REASON, ""))
+
+
+def test_claims_that_ask_the_same_elsewhere_are_there_and_do(tmp_path: Path) -> None:
+    other = suite_text.LEGAL[suite_text.LEGAL.index("  - id: one") :].replace("id: one", "id: other")
+    asked = [('premise: "ranks that have a core each"', "asked_by: [other]")]
+    second = suite_text.LEGAL + other.replace("ranks: 2", "ranks: 4").replace(
+        'premise: "ranks that have a core each"', "asked_by: [one]"
+    )
+    suite_text.load(tmp_path, *asked, text=second)
+    with pytest.raises(UserErrors, match="says that 'other' asks the same at other points, and it does not"):
+        suite_text.load(
+            tmp_path,
+            *asked,
+            text=second.replace(
+                "most: 1.5}\n    points_reason: {asked", "most: 1.4}\n    points_reason: {asked"
+            ),
+        )
+
+
+def test_one_reason_is_given(tmp_path: Path) -> None:
+    assert any(
+        "give one of: paper, premise" in m
+        for m in mistakes(tmp_path, ('{premise: "ranks that have a core each"}', "{}"))
+    )
