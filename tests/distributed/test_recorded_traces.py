@@ -17,8 +17,8 @@ from paceline.families.reasoning.core.recorded import check_questions, source
 from paceline.families.reasoning.core.trace_files import read, save
 from paceline.records.record_file import files_beside
 from paceline.records.store import RunRecord, read_record
-from paceline.report.export_choice import Choice
-from paceline.report.exports import render
+from paceline.report.exports.choice import Choice
+from paceline.report.exports.formats import render
 from paceline.spec.suite_file import load_suite
 
 TECHNIQUES = ("rebase", "self-consistency", "glimp-router")

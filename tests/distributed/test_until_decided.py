@@ -21,7 +21,7 @@ from paceline.analysis.points import points_of
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK
 from paceline.records.record_file import content_of
 from paceline.records.store import RunRecord, read_record, record_paths
-from paceline.report.stops import stops_of
+from paceline.report.words.stops import stops_of
 from paceline.stats.sequential import design, level_after
 
 SUITE = """\

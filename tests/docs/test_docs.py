@@ -14,7 +14,7 @@ from paceline.base.family import family_names, load_family
 from paceline.cli.metric_tables import filled
 from paceline.cli.reference import PAGES
 from paceline.records.lookup import find_run
-from paceline.report.tables import board_table
+from paceline.report.tables.results import board_table
 from paceline.spec import content
 
 ROOT = Path(__file__).resolve().parents[2]

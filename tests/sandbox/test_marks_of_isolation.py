@@ -14,7 +14,7 @@ from paceline.drivers.collect import ISOLATED_FLAGS, Collector
 from paceline.families.kernels.core import starting
 from paceline.families.kernels.core.sandboxed import cases
 from paceline.records.record import Measurement
-from paceline.report.tables import FLAGS
+from paceline.report.tables.results import FLAGS
 from paceline.spec import content, fence
 from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner

@@ -13,7 +13,7 @@ from paceline.analysis.claims import LOCAL_RANKS, ClaimResult, evaluate, with_ow
 from paceline.analysis.headlines import NO_SHEET, ledger
 from paceline.records.record import Event
 from paceline.records.store import RunRecord
-from paceline.report.claimspage import claims_page
+from paceline.report.claims.page import claims_page
 from paceline.spec import content
 from paceline.spec.papers import Paper, load_papers
 from paceline.spec.profile import load_runner

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.report.docpages import INDEX, doc_href, doc_page, read_docs
+from paceline.report.site.documents import INDEX, doc_href, doc_page, read_docs
 from paceline.spec.content import docs_folder
 
 DOCS = {INDEX: "# Documents\n", "protocol.md": "# Protocol\n", "howto/one.md": "# One\n"}

@@ -18,7 +18,7 @@ from paceline.base.family import family_names
 from paceline.base.fidelity import Constant, Fidelity
 from paceline.base.technique import TechniqueSource
 from paceline.cli import application
-from paceline.report.techniquepages import Portrait, constants_grid, fidelity_facts
+from paceline.report.boards.techniques import Portrait, constants_grid, fidelity_facts
 from paceline.spec import content
 from paceline.spec.user_techniques import declared
 

@@ -16,9 +16,9 @@ from paceline.cli import application
 from paceline.cli.site import measured_tests
 from paceline.records.health import FoundHealth, Health, path_of, read_health
 from paceline.records.store import Loaded
-from paceline.report import healthpages
-from paceline.report.kinds.reliability import reliability_page
-from paceline.report.sitedata import Site, SiteInput
+from paceline.report.runs import health
+from paceline.report.site.data import Site, SiteInput
+from paceline.report.site.kinds.reliability import reliability_page
 
 DAY = date(2026, 11, 20)
 SLOW, WIDE, GOOD = (
@@ -195,7 +195,7 @@ def test_a_long_reason_is_cut(tmp_path: Path) -> None:
     read = found(tmp_path, document(outcomes={SLOW: one("does not hold", {"reason": "x" * 999 + "end"})}))
     _, (row,) = page(read)
     assert "end (others" in row[3]
-    assert len(row[3]) < healthpages.MAX_REASON + 80
+    assert len(row[3]) < health.MAX_REASON + 80
 
 
 @pytest.mark.full  # two whole sites; what the page says is above

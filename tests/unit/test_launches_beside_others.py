@@ -18,9 +18,9 @@ from paceline.analysis.trend import histories
 from paceline.base.family import load_family
 from paceline.records.record import Event
 from paceline.records.store import RunRecord
-from paceline.report.boards import select
-from paceline.report.shown import verdict_text
-from paceline.report.tables import suite_tables
+from paceline.report.boards.standing import select
+from paceline.report.tables.results import suite_tables
+from paceline.report.words.estimates import verdict_text
 from paceline.stats.sequential import CORRECTION, design
 from paceline.worker.schedule import Schedule
 from paceline.worker.stopping import Progress

@@ -21,7 +21,7 @@ from paceline.calibration.trials import Figure, write_figures
 from paceline.cli.calibrate import calibrate
 from paceline.records.record import Event, Measurement
 from paceline.records.store import RunRecord
-from paceline.report.terminal import display_width
+from paceline.report.tables.terminal import display_width
 from paceline.spec.suite import Suite
 
 DESIGN = Design(launches=12, instances=4, rounds=40)

@@ -24,9 +24,9 @@ from paceline.base.family import load_family
 from paceline.records.names import named_today
 from paceline.records.record_file import content_of, lines_of
 from paceline.records.store import load, record_paths
-from paceline.report.boards import select
-from paceline.report.names import metric_label
-from paceline.report.site import SiteInput, render_site
+from paceline.report.boards.standing import select
+from paceline.report.site.build import SiteInput, render_site
+from paceline.report.words.names import metric_label
 from paceline.spec.content import shipped_root
 
 UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}

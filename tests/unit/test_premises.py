@@ -22,7 +22,7 @@ from paceline.cli import application
 from paceline.records.names import named_today
 from paceline.records.provenance import suite_facts
 from paceline.records.store import RunRecord
-from paceline.report.premisetext import premises_text, said_text, scale_text, settled_text
+from paceline.report.claims.premises import premises_text, said_text, scale_text, settled_text
 from paceline.spec import content
 from paceline.spec.grammar import Claim
 from paceline.spec.premises import Premise

@@ -13,9 +13,9 @@ from paceline.records import recordindex
 from paceline.records.record import Measurement
 from paceline.records.recordindex import SUFFIX, Lines, RecordIndex
 from paceline.records.store import Place, RunRecord, load, read_record, record_paths
-from paceline.report.indexing import make_indexes, writing_jobs
-from paceline.report.pagecache import PageCache
-from paceline.report.site import SiteInput, render_site
+from paceline.report.site.build import SiteInput, render_site
+from paceline.report.site.indexing import make_indexes, writing_jobs
+from paceline.report.site.page_cache import PageCache
 
 
 @pytest.fixture

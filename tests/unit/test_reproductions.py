@@ -12,7 +12,7 @@ from paceline.analysis.claim_verdicts import has_width
 from paceline.analysis.claims import ClaimResult, evaluate
 from paceline.analysis.headlines import LedgerRow, ledger
 from paceline.records.store import RunRecord
-from paceline.report.headlinetext import headline_cells, null_text
+from paceline.report.claims.headlines import headline_cells, null_text
 from paceline.report.html import Cell, rows_grid
 from paceline.spec import content
 from paceline.spec.papers import Headline, load_papers

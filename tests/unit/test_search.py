@@ -11,9 +11,9 @@ from test_site import EVIL, SUITE, record
 
 from paceline.analysis.headlines import ledger
 from paceline.records.store import Loaded, RunRecord
-from paceline.report.docpages import doc_sections, read_docs
-from paceline.report.searchindex import VARIABLE
-from paceline.report.site import SiteInput, render_site
+from paceline.report.site.build import SiteInput, render_site
+from paceline.report.site.documents import doc_sections, read_docs
+from paceline.report.site.search import VARIABLE
 from paceline.spec.content import docs_folder
 from paceline.spec.papers import load_papers
 

@@ -31,8 +31,8 @@ from paceline.records.merging import merge
 from paceline.records.record_file import pack, run_id_of
 from paceline.records.repair import repair
 from paceline.records.store import Loaded, load
-from paceline.report.exports import FORMATS
-from paceline.report.site import SiteInput, render_site
+from paceline.report.exports.formats import FORMATS
+from paceline.report.site.build import SiteInput, render_site
 
 Facts = list[dict[str, Any]]
 

@@ -19,7 +19,7 @@ from paceline.base.terminal import Guarded, harmless, unguarded
 from paceline.cli import application
 from paceline.records.integrity import compact, retract, verify
 from paceline.records.record_file import run_id_of
-from paceline.report.sitefolder import MARKER, write_site
+from paceline.report.site.folder import MARKER, write_site
 
 PACELINE = [sys.executable, "-c", "from paceline.cli import main; main()"]
 SUITES = [{"suite": f"collectives/suite-{i}-é→𝄞"} for i in range(5)]

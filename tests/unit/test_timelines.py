@@ -25,8 +25,8 @@ from paceline.families.training.api.sequence.replica import SequenceReplica
 from paceline.families.training.core.unchanged import passes_are_the_familys
 from paceline.families.training.ops.pipeline_parallel.passes import passes_of
 from paceline.families.training.ops.pipeline_parallel.timeline import gather
-from paceline.report.svg import WIDTH
-from paceline.report.timelines import LEFT, timeline_chart, timeline_grid
+from paceline.report.charts.svg import WIDTH
+from paceline.report.points.timelines import LEFT, timeline_chart, timeline_grid
 from paceline.worker.transport import ThreadHub
 
 MS = 1_000_000

@@ -23,7 +23,7 @@ from paceline.families.training.core.carried import Carried, KernelCounts, tells
 from paceline.families.training.core.traffic import Traffic, between_halves
 from paceline.families.training.core.trained import Trained
 from paceline.families.training.spec import FAMILY
-from paceline.report.pointpages import diagnostic_grid
+from paceline.report.points.page import diagnostic_grid
 from paceline.worker.comm import Comm, Counters
 from paceline.worker.fault import Fault
 from paceline.worker.namespace import InterfaceCounters, overstated

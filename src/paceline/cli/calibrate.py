@@ -39,7 +39,7 @@ from paceline.cli.options import (
     warn,
 )
 from paceline.drivers.machine.occupation import occupied
-from paceline.report.terminal import laid_out, terminal_width
+from paceline.report.tables.terminal import laid_out, terminal_width
 from paceline.spec import content
 from paceline.spec.profile import load_runner
 from paceline.workflows.stores import default_results

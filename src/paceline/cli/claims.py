@@ -15,11 +15,11 @@ from paceline.analysis.claims import ClaimResult
 from paceline.analysis.headlines import LedgerRow, conforming
 from paceline.base.errors import EXIT_OK, EXIT_REGRESSION
 from paceline.cli.options import json_option, print_json, results_option, warn, wide_option
-from paceline.report.claimspage import claims_page
-from paceline.report.claimstext import OWN_BOUND, found_text, sides
-from paceline.report.headlinetext import null_text
-from paceline.report.premisetext import SETTLES
-from paceline.report.terminal import laid_out, terminal_width
+from paceline.report.claims.headlines import null_text
+from paceline.report.claims.page import claims_page
+from paceline.report.claims.premises import SETTLES
+from paceline.report.claims.text import OWN_BOUND, found_text, sides
+from paceline.report.tables.terminal import laid_out, terminal_width
 from paceline.spec.premises import SettledBy
 from paceline.workflows.claiming import claim_counts, claim_facts, current_ledger, headline_facts
 

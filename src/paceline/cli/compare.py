@@ -21,9 +21,9 @@ from paceline.cli.options import (
 )
 from paceline.records.identity import utc
 from paceline.records.lookup import find_run
-from paceline.report.comparepages import difference_table
-from paceline.report.stops import stop_lines
-from paceline.report.tables import Table, comparison_table, marked, run_comparison_table, suite_tables
+from paceline.report.runs.comparison import difference_table
+from paceline.report.tables.results import Table, comparison_table, marked, run_comparison_table, suite_tables
+from paceline.report.words.stops import stop_lines
 from paceline.workflows.choosing import metrics_today, split_names
 from paceline.workflows.comparing import (
     compare_one,

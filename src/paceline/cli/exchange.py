@@ -25,9 +25,9 @@ from paceline.records.imports import import_file
 from paceline.records.lookup import find_run
 from paceline.records.storage import check_writable
 from paceline.records.store import RunRecord, load
-from paceline.report.export_choice import Choice
-from paceline.report.exports import BINARY, render, write
-from paceline.report.exports import FORMATS as EXPORT_FORMATS
+from paceline.report.exports.choice import Choice
+from paceline.report.exports.formats import BINARY, render, write
+from paceline.report.exports.formats import FORMATS as EXPORT_FORMATS
 from paceline.workflows.choosing import metrics_today, parse_filters, split_names
 from paceline.workflows.showing import Asked
 from paceline.workflows.stores import default_results, stores, stores_of

@@ -15,7 +15,7 @@ from paceline.cli.run import describe_plan, say_failures
 from paceline.cli.site import build_site, default_output
 from paceline.drivers.execute import Outcome
 from paceline.records.store import load, read_record
-from paceline.report.summary import board_points, summarise, summary_lines
+from paceline.report.summaries.decided import board_points, summarise, summary_lines
 from paceline.spec import content
 from paceline.spec.launches import Launches
 from paceline.spec.profile import load_runner

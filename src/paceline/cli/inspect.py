@@ -24,7 +24,7 @@ from paceline.cli.options import (
     results_option,
     warn,
 )
-from paceline.report.terminal import listed, terminal_width
+from paceline.report.tables.terminal import listed, terminal_width
 from paceline.spec import content
 from paceline.spec.fence import fence_errors
 from paceline.spec.file_kinds import recognise

@@ -29,8 +29,8 @@ from paceline.cli.options import (
 from paceline.drivers.execute import Outcome
 from paceline.records.storage import resume_command
 from paceline.records.store import RunRecord, read_record
-from paceline.report.load_table import load_tables
-from paceline.report.stops import stop_lines
+from paceline.report.tables.load_test import load_tables
+from paceline.report.words.stops import stop_lines
 from paceline.workflows.load import LAUNCHES, MARGIN, Side, find_sides, suite_of
 from paceline.workflows.running import exit_code, perform, prepare
 from paceline.workflows.stores import default_results

@@ -15,7 +15,7 @@ from paceline.families.serving.core.load.definitions import Printed, as_others_p
 from paceline.families.serving.core.load.entries import read_log
 from paceline.records.lookup import find_run
 from paceline.records.store import RECORD_FOLDERS
-from paceline.report.terminal import laid_out, terminal_width
+from paceline.report.tables.terminal import laid_out, terminal_width
 from paceline.workflows.stores import stores
 
 ENDING = ".jsonl.gz"

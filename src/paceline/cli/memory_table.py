@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from paceline.base.units import format_size
-from paceline.report.tables import format_param
-from paceline.report.terminal import laid_out, wrapped
+from paceline.report.tables.results import format_param
+from paceline.report.tables.terminal import laid_out, wrapped
 from paceline.workflows.footprints import Need
 
 HEADERS = ("point", "technique", "parameters", "state", "activations", "a rank", "all ranks", "trains")

@@ -14,9 +14,9 @@ from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.cli.options import margin_option, together, warn
 from paceline.records.lookup import find_run
-from paceline.report.comparepages import difference_table
-from paceline.report.exports import write
-from paceline.report.tables import Table, comparison_table, marked, run_comparison_table, suite_tables
+from paceline.report.exports.formats import write
+from paceline.report.runs.comparison import difference_table
+from paceline.report.tables.results import Table, comparison_table, marked, run_comparison_table, suite_tables
 from paceline.workflows.comparing import compare_two
 from paceline.workflows.showing import Asked, Shown, choose
 
@@ -100,7 +100,7 @@ def publish(
         _figures(choose(roots, asked, say=warn), asked, chart, output, force=force)
         return
     if style == "prometheus":
-        from paceline.report.prometheus import prometheus_text  # noqa: PLC0415 - one format at a time
+        from paceline.report.exports.prometheus import prometheus_text  # noqa: PLC0415 - one format at a time
 
         shown = choose(roots, asked, say=warn)
         text = prometheus_text(shown.points, shown.comparisons)
@@ -130,14 +130,14 @@ def _tables(style: str, shown: Shown, asked: Asked, *, standalone: bool) -> str:
     heads = _heads(shown.points)
     if style == "latex":
         return _latex(tables, heads, standalone=standalone)
-    from paceline.report.pullrequests import summary_text  # noqa: PLC0415 - one format at a time
-    from paceline.report.summary import summarise_comparisons  # noqa: PLC0415
+    from paceline.report.summaries.decided import summarise_comparisons  # noqa: PLC0415
+    from paceline.report.summaries.pull_request import summary_text  # noqa: PLC0415 - one format at a time
 
     return summary_text(summarise_comparisons(shown.points, shown.comparisons), tables, heads)
 
 
 def _latex(tables: Sequence[Table], heads: Sequence[str], *, standalone: bool) -> str:
-    from paceline.report.latex import latex_document  # noqa: PLC0415 - one format at a time
+    from paceline.report.exports.latex import latex_document  # noqa: PLC0415 - one format at a time
 
     return latex_document(tables, heads, standalone=standalone)
 
@@ -163,7 +163,7 @@ def _change(
     heads = [*_heads(points), *(f"against {head}" for head in _heads(points_of(right)))]
     if style == "latex":
         return _latex(tables, heads, standalone=standalone)
-    from paceline.report.pullrequests import change_text  # noqa: PLC0415 - one format at a time
+    from paceline.report.summaries.pull_request import change_text  # noqa: PLC0415 - one format at a time
 
     return change_text(series, points, tables, heads, reason)
 
@@ -183,7 +183,7 @@ def _heads(points: Sequence[Point]) -> list[str]:
 
 
 def _figures(shown: Shown, asked: Asked, chart: str | None, output: Path | None, *, force: bool) -> None:
-    from paceline.report.figures import figures, png  # noqa: PLC0415 - one format at a time
+    from paceline.report.exports.figures import figures, png  # noqa: PLC0415 - one format at a time
 
     suffix = output.suffix.lower() if output is not None else ".svg"
     if suffix not in (".svg", ".png"):

@@ -42,7 +42,7 @@ from paceline.records.provenance import code_state, technique_facts, used_files
 from paceline.records.record import Event, Measurement, Run
 from paceline.records.storage import resume_command
 from paceline.records.store import RunRecord, read_record
-from paceline.report.tables import board_table, marked, run_comparison_table
+from paceline.report.tables.results import board_table, marked, run_comparison_table
 from paceline.spec import content
 from paceline.spec.grammar import TIERS, TierName
 from paceline.spec.plan import CaseKey, Plan, Selection, canonical, make_plan

@@ -34,9 +34,9 @@ from paceline.drivers.execute import Outcome
 from paceline.records.earlier_runs import RunTimes, plan_estimate
 from paceline.records.storage import resume_command
 from paceline.records.store import RunRecord, read_record
-from paceline.report.stops import stop_lines
-from paceline.report.tables import suite_tables
-from paceline.report.terminal import terminal_width, wrapped
+from paceline.report.tables.results import suite_tables
+from paceline.report.tables.terminal import terminal_width, wrapped
+from paceline.report.words.stops import stop_lines
 from paceline.spec.grammar import TIERS
 from paceline.spec.plan import Plan, canonical
 from paceline.worker.host import memory_bytes

@@ -12,8 +12,8 @@ from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.cli.options import json_option, print_json, wide_option
 from paceline.records.imports.sample_logs import read_log
-from paceline.report.shown import ABSENT
-from paceline.report.tables import Table
+from paceline.report.tables.results import Table
+from paceline.report.words.estimates import ABSENT
 
 
 @click.command("samples")

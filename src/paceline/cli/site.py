@@ -35,8 +35,8 @@ from paceline.spec.suite_file import load_suite
 from paceline.workflows.stores import load_kept, load_stores, published_ids, stores
 
 if TYPE_CHECKING:  # jinja2 is imported by who renders
-    from paceline.report.findings import Finding
-    from paceline.report.sitedata import SiteInput
+    from paceline.report.findings.rules import Finding
+    from paceline.report.site.data import SiteInput
 
 
 def default_output() -> Path:
@@ -148,11 +148,11 @@ def build_site(
     Returns:
         The number of files, and the records.
     """
-    from paceline.report.docpages import read_docs  # noqa: PLC0415 - markdown-it only here
-    from paceline.report.indexing import make_indexes, writing_jobs  # noqa: PLC0415 - multiprocessing only here
-    from paceline.report.pagecache import PageCache  # noqa: PLC0415 - jinja only here
-    from paceline.report.site import render_site  # noqa: PLC0415 - jinja only here
-    from paceline.report.sitefolder import write_site  # noqa: PLC0415 - as above
+    from paceline.report.site.build import render_site  # noqa: PLC0415 - jinja only here
+    from paceline.report.site.documents import read_docs  # noqa: PLC0415 - markdown-it only here
+    from paceline.report.site.folder import write_site  # noqa: PLC0415 - as above
+    from paceline.report.site.indexing import make_indexes, writing_jobs  # noqa: PLC0415 - multiprocessing only here
+    from paceline.report.site.page_cache import PageCache  # noqa: PLC0415 - jinja only here
 
     told = progress or SiteProgress(to=None)
     folder = cache or target.with_name(f".{target.name}-cache")
@@ -187,7 +187,7 @@ def build_site(
 
 def site_input(loaded: Loaded) -> SiteInput:
     """Return records with the claims that they decide, and the suites that are known here."""
-    from paceline.report.site import SiteInput  # noqa: PLC0415 - jinja only here
+    from paceline.report.site.build import SiteInput  # noqa: PLC0415 - jinja only here
 
     suites = suite_facts(load_suite(path) for _, path in sorted(content.suite_files().items()))
     found = evaluate(loaded.records, with_own_suites(suites, loaded.records))
@@ -217,8 +217,8 @@ def print_findings(
     most: int, charts: Path | None, published: bool, results: Path | None, as_json: bool
 ) -> None:
     """Print what the first page says was found, as Markdown: sentences made from records by stated rules."""
-    from paceline.report.kinds.home import found  # noqa: PLC0415 - jinja only here
-    from paceline.report.sitedata import Site  # noqa: PLC0415 - as above
+    from paceline.report.site.data import Site  # noqa: PLC0415 - as above
+    from paceline.report.site.kinds.home import found  # noqa: PLC0415 - jinja only here
 
     made = found(Site(site_input(load_kept(results, published=published))), most)
     names = write_charts(made, charts) if charts else [None] * len(made)
@@ -235,7 +235,7 @@ def print_findings(
 
 def findings_text(made: Sequence[Finding], names: Sequence[str | None]) -> str:
     """Return findings as Markdown, each with the path of its chart where there is one."""
-    from paceline.report.findings import RULES  # noqa: PLC0415 - jinja only here
+    from paceline.report.findings.rules import RULES  # noqa: PLC0415 - jinja only here
 
     if not made:
         return "No comparison is decided yet with five launches of committed code: paceline run --budget 5min"
@@ -250,7 +250,7 @@ def findings_text(made: Sequence[Finding], names: Sequence[str | None]) -> str:
 
 def write_charts(made: Sequence[Finding], folder: Path) -> list[str]:
     """Write a chart of each finding into a folder, and return their paths; those of earlier findings go."""
-    from paceline.report.smallcharts import standalone  # noqa: PLC0415 - jinja only here
+    from paceline.report.charts.small import standalone  # noqa: PLC0415 - jinja only here
 
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("finding-*.svg"):

@@ -8,7 +8,7 @@ import click
 
 from paceline.base.errors import UserError
 from paceline.cli.options import json_option, print_json, published_option, results_option, warn
-from paceline.report.summary import (
+from paceline.report.summaries.decided import (
     board_points,
     newest_points,
     on_one_processor,
@@ -16,7 +16,7 @@ from paceline.report.summary import (
     summary_facts,
     summary_lines,
 )
-from paceline.report.terminal import terminal_width, wrapped
+from paceline.report.tables.terminal import terminal_width, wrapped
 from paceline.workflows.choosing import expand_suites
 from paceline.workflows.stores import load_kept, published_ids, stores
 

@@ -38,8 +38,8 @@ def trend(
     not count, nor do runs of a commit that is an ancestor of one that was measured before. An alert is a recent change
     beyond the metric's margin that stays after adjusting for all series (q ≤ 0.05).
     """
-    from paceline.report import trendpages  # noqa: PLC0415 - jinja and scipy only when needed
-    from paceline.report.boards import select  # noqa: PLC0415
+    from paceline.report.boards.standing import select  # noqa: PLC0415
+    from paceline.report.runs import trends  # noqa: PLC0415 - jinja and scipy only when needed
 
     metric = metric and metrics_today([metric], say=warn)[0]
     records = load_kept(results, say=warn).records
@@ -51,10 +51,10 @@ def trend(
         )
     chosen = [b for b in boards if suite in (None, b.suite)]
     _check_names(chosen, technique, metric)
-    found = trendpages.narrowed(
-        [t for b in chosen for t in trendpages.trends_of(b, is_ancestor)], technique=technique, metric=metric
+    found = trends.narrowed(
+        [t for b in chosen for t in trends.trends_of(b, is_ancestor)], technique=technique, metric=metric
     )
-    alerts = trendpages.recent(found)
+    alerts = trends.recent(found)
     warnings = []
     if not found:
         what = " of ".join(filter(None, (metric, technique, suite)))
@@ -65,24 +65,24 @@ def trend(
             {
                 "series": [_plain(t, h) for t in found for h in t.series],
                 "alerts": len(alerts),
-                "left_out": trendpages.left_out(found),
-                "drivers": trendpages.driver_events(found),
+                "left_out": trends.left_out(found),
+                "drivers": trends.driver_events(found),
                 "warnings": warnings,
             }
         )
         return
-    for table in trendpages.tables(found, alerts):
+    for table in trends.tables(found, alerts):
         click.echo(table.render(wide=wide))
-    for event in trendpages.driver_events(found):
+    for event in trends.driver_events(found):
         click.echo(event)
-    for line in trendpages.left_out(found):
+    for line in trends.left_out(found):
         click.echo(f"left out: {line}")
     changes = sum(len(h.changes) for t in found for h in t.series)
     count = sum(len(t.series) for t in found)
     click.echo(
         f"{count} series of two nights or more: {number_of(changes, 'change')}, {number_of(len(alerts), 'alert')}"
     )
-    if (blind := trendpages.blindness(found)) is not None:
+    if (blind := trends.blindness(found)) is not None:
         click.echo(blind)
 
 
