@@ -86,9 +86,9 @@ PARSED = tuple(
         ("drivers/kubernetes_states.py", "JobState", "Kubernetes, of a job", ("drivers",)),
         ("drivers/kubernetes_states.py", "Ending", "Kubernetes, of an end", ("drivers",)),
         ("drivers/machine/deviceuse.py", "DeviceUse", "a vendor's tool", ("drivers",)),
-        ("worker/machine_load.py", "Reading", "the kernel, of all processors", ("worker",)),
-        ("worker/machine_load.py", "ProcessTime", "the kernel, of a process", ("worker",)),
-        ("worker/device_settings.py", "Place", "a vendor's tool, of a device", ("worker",)),
+        ("worker/machine/foreign_load.py", "Reading", "the kernel, of all processors", ("worker",)),
+        ("worker/machine/foreign_load.py", "ProcessTime", "the kernel, of a process", ("worker",)),
+        ("worker/machine/device_settings.py", "Place", "a vendor's tool, of a device", ("worker",)),
     )
 )
 

@@ -15,7 +15,7 @@ from paceline.records.store import read_record
 from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
 from paceline.spec.suite_file import load_suite
-from paceline.worker.session import Session
+from paceline.worker.ranks.session import Session
 
 CALIBRATE = ceilings.calibrate
 

@@ -38,8 +38,8 @@ from paceline.baselines.training import ddp, diloco, fsdp
 from paceline.families.training.api.sizes import SIZES
 from paceline.families.training.core import corpus
 from paceline.families.training.core.setting import Setting
-from paceline.worker.comm import Comm
-from paceline.worker.transport import TorchTransport
+from paceline.worker.communication.comm import Comm
+from paceline.worker.communication.transport import TorchTransport
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")

@@ -17,7 +17,7 @@ from measured import record_of
 from paceline.records.store import RunRecord
 from paceline.spec.suite import Suite
 from paceline.spec.suite_file import load_suite
-from paceline.worker.netns import supported
+from paceline.worker.network.links import supported
 
 pytestmark = [
     pytest.mark.root,

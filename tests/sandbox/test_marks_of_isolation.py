@@ -20,7 +20,7 @@ from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
 from paceline.spec.suite_file import load_suite
 from paceline.worker.case_error import CaseError
-from paceline.worker.session import Session
+from paceline.worker.ranks.session import Session
 
 pytestmark = pytest.mark.gate
 

@@ -1,7 +1,7 @@
 """A launch can measure hardly later than bare processes that are forked after an import of torch, and meet.
 
-Its start is what ``paceline.worker.attempt`` does until a rank may run its first block: fork ranks and their store,
-join two groups, compare clocks, fence, import techniques.
+Its start is what ``paceline.worker.launches.attempt`` does until a rank may run its first block: fork ranks and
+their store, join two groups, compare clocks, fence, import techniques.
 """
 
 from __future__ import annotations

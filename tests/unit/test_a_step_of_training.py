@@ -17,8 +17,8 @@ from paceline.families.training.core.trained import PARTS
 from paceline.families.training.core.training_loop import Loop
 from paceline.families.training.ops.pipeline_parallel import passes
 from paceline.families.training.ops.pipeline_parallel.passes import Passes
-from paceline.worker.comm import Counters
-from paceline.worker.guard import ContractBreachError, Guard
+from paceline.worker.communication.comm import Counters
+from paceline.worker.fences.guard import ContractBreachError, Guard
 
 COUNTED, PLAIN = 0, 1
 SENT_BYTES = 7

@@ -18,8 +18,8 @@ from paceline.families.training.api.sizes import SIZES
 from paceline.families.training.core import corpus
 from paceline.families.training.core.bare_script import BareScript
 from paceline.families.training.core.setting import Setting
-from paceline.worker.comm import Comm
-from paceline.worker.transport import TorchTransport
+from paceline.worker.communication.comm import Comm
+from paceline.worker.communication.transport import TorchTransport
 
 STEPS = 3
 

@@ -18,7 +18,7 @@ from paceline.families.training.ops.churn.judge import CheckedRun, Rules, of_kin
 from paceline.families.training.ops.churn.parameters import COMPUTING, FAULT, SENDING, problems
 from paceline.families.training.ops.churn.part import Sketch, kill_in_layer
 from paceline.families.training.ops.churn.script import Script, draw
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 STEPS, SYNC, PEERS, NEWCOMER = 80, 10, 3, 3
 RATE, MOMENTUM = 0.7, 0.6

@@ -17,7 +17,7 @@ from paceline.spec import content
 from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import RunnerProfile, load_runner
 from paceline.spec.suite_file import load_suite
-from paceline.worker.device import open_device
+from paceline.worker.machine.device import open_device
 
 LISTING = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0a)
 GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-0b)

@@ -35,8 +35,8 @@ from paceline.families.training.api.replica import Comm, Task
 from paceline.families.training.api.router import Router
 from paceline.families.training.api.sizes import SIZES
 from paceline.families.training.ops.expert_inference.traces import make_router, steps_between
-from paceline.worker.session import UnsupportedError
-from paceline.worker.transport import ThreadHub
+from paceline.worker.communication.transport import ThreadHub
+from paceline.worker.ranks.session import UnsupportedError
 
 CONTEXT, BATCH, LAYERS = 5, 8, SIZES["nano"].layers
 TASK = {"context": CONTEXT, "batch": BATCH, "steps": 1}

@@ -12,8 +12,8 @@ import pytest
 
 from paceline.base.family import family_names
 from paceline.spec import content
-from paceline.worker.guard import ContractBreachError, Guard
-from paceline.worker.source import source_problems
+from paceline.worker.fences.guard import ContractBreachError, Guard
+from paceline.worker.fences.source import source_problems
 
 
 def problems(tmp_path: Path, *lines: str) -> list[str]:

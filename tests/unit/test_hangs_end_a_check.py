@@ -19,12 +19,12 @@ from paceline.spec import content
 from paceline.spec.plan import Plan, Selection, make_plan
 from paceline.spec.profile import load_runner
 from paceline.spec.suite_file import load_suite
-from paceline.worker import fork_server
-from paceline.worker.attempt import Ending
 from paceline.worker.events import EventLog
 from paceline.worker.launch import Launcher
-from paceline.worker.session import CaseError, Session
-from paceline.worker.watchdog import RankReport
+from paceline.worker.launches.attempt import Ending
+from paceline.worker.launches.watchdog import RankReport
+from paceline.worker.processes import fork_server
+from paceline.worker.ranks.session import CaseError, Session
 
 REASON = "a call in stage 'gate' did not end within 60 s: rank 0 waits; last operation: recv"
 

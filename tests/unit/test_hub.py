@@ -15,7 +15,7 @@ import pytest
 from warm import Warm, warm
 
 from paceline.families.training.core import corpus, hub
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 ROWS = 1_300
 

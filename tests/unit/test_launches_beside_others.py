@@ -22,8 +22,8 @@ from paceline.report.boards.standing import select
 from paceline.report.tables.results import suite_tables
 from paceline.report.words.estimates import verdict_text
 from paceline.stats.sequential import CORRECTION, design
-from paceline.worker.schedule import Schedule
-from paceline.worker.stopping import Progress
+from paceline.worker.launches.schedule import Schedule
+from paceline.worker.launches.stopping import Progress
 
 BLOCK = "block-4096-loopback-2"
 BUSY = {

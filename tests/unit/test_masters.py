@@ -15,7 +15,7 @@ from paceline.families.training.api.replica import Replica
 from paceline.families.training.core import memory
 from paceline.families.training.core.gate import is_exact
 from paceline.families.training.core.promises import Training
-from paceline.worker.session import Case, UnsupportedError
+from paceline.worker.ranks.session import Case, UnsupportedError
 
 RANKS = 3
 EXPECTED = {zero_1.Zero1: (4, 12), zero_2.Zero2: (2, 14), zero_3.Zero3: (0, 16)}

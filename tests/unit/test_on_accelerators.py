@@ -15,9 +15,9 @@ from paceline.families.collectives.core.candidate import Candidate
 from paceline.families.training.core import training_loop
 from paceline.families.training.core.trained import Trained
 from paceline.families.training.core.training_loop import Loop
-from paceline.worker import transport
-from paceline.worker.device import CpuDevice
-from paceline.worker.transport import Message, TorchTransport, Waitable
+from paceline.worker.communication import transport
+from paceline.worker.communication.transport import Message, TorchTransport, Waitable
+from paceline.worker.machine.device import CpuDevice
 
 MEBIBYTE = 1 << 20
 

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, Te
 
 from paceline.families.training.core.own_data import OwnData, digest_of
 from paceline.families.training.core.own_loading import Named
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 SEED = 7
 

@@ -24,9 +24,9 @@ from paceline.families.training.core.corpus import markov
 from paceline.families.training.core.repeatability import Repeated, deterministic, deviation, leave_repeated
 from paceline.families.training.core.serial import gradient_of
 from paceline.families.training.core.setting import Setting
-from paceline.worker.comm import Comm
-from paceline.worker.session import CaseError, Control
-from paceline.worker.transport import ThreadHub, ThreadTransport
+from paceline.worker.communication.comm import Comm
+from paceline.worker.communication.transport import ThreadHub, ThreadTransport
+from paceline.worker.ranks.session import CaseError, Control
 
 RATE = 0.01
 JOIN_S = 120

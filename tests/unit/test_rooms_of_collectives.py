@@ -15,7 +15,7 @@ from syntax_trees import nodes_of
 from paceline.base.family import load_family
 from paceline.families import collectives
 from paceline.spec import content
-from paceline.worker.source import source_problems
+from paceline.worker.fences.source import source_problems
 
 FAMILY = PACKAGE / "families" / "collectives"
 OPERATIONS = tuple(load_family("collectives").operations)

@@ -111,7 +111,7 @@ HELD_BY_HAND_BEFORE = frozenset(
 BESIDE_THE_FAMILY = frozenset(
     {
         *("builtins", "json", "json.encoder", "socket"),
-        *("paceline.worker.channel", "paceline.worker.guard", "paceline.worker.loading"),
+        *("paceline.worker.channel", "paceline.worker.fences.guard", "paceline.worker.ranks.loading"),
     }
 )
 

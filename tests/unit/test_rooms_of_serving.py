@@ -99,7 +99,7 @@ def test_all_that_draws_counts_and_judges_in_ranks_is_sealed(operation: str) -> 
     often = {m.__name__ for m in runner.sealed((operation,))}
     seldom = {m.__name__ for m in runner.sealed_seldom((operation,))}
     wanted = {f"paceline.families.serving.{name}" for name in HELD_BY_HAND_BEFORE[operation]}
-    assert wanted | {"paceline.worker.comm"} <= seldom
+    assert wanted | {"paceline.worker.communication.comm"} <= seldom
     assert f"paceline.families.serving.ops.{operation}.candidate" in often <= seldom
     assert (
         f"paceline.families.serving.core.{'load.outcomes' if operation == 'distribute' else 'results'}"

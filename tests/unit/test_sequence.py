@@ -23,8 +23,8 @@ from paceline.families.training.api.sequence.replica import SequenceReplica
 from paceline.families.training.api.sizes import GATED_LINEAR, SIZES, SOFTMAX
 from paceline.families.training.ops.sequence_parallel.flops import attention_flops
 from paceline.families.training.spec import FAMILY
-from paceline.worker.session import UnsupportedError
-from paceline.worker.transport import ThreadHub
+from paceline.worker.communication.transport import ThreadHub
+from paceline.worker.ranks.session import UnsupportedError
 
 TECHNIQUES: dict[str, tuple[ModuleType, Any]] = {
     "all-gather-sp": (all_gather_sp, all_gather_sp.AllGatherSP),

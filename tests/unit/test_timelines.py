@@ -27,7 +27,7 @@ from paceline.families.training.ops.pipeline_parallel.passes import passes_of
 from paceline.families.training.ops.pipeline_parallel.timeline import gather
 from paceline.report.charts.svg import WIDTH
 from paceline.report.points.timelines import LEFT, timeline_chart, timeline_grid
-from paceline.worker.transport import ThreadHub
+from paceline.worker.communication.transport import ThreadHub
 
 MS = 1_000_000
 

@@ -24,11 +24,11 @@ from paceline.families.training.core.traffic import Traffic, between_halves
 from paceline.families.training.core.trained import Trained
 from paceline.families.training.spec import FAMILY
 from paceline.report.points.page import diagnostic_grid
-from paceline.worker.comm import Comm, Counters
-from paceline.worker.fault import Fault
-from paceline.worker.namespace import InterfaceCounters, overstated
-from paceline.worker.session import CaseError
-from paceline.worker.transport import ThreadHub, ThreadTransport
+from paceline.worker.communication.comm import Comm, Counters
+from paceline.worker.communication.fault import Fault
+from paceline.worker.communication.transport import ThreadHub, ThreadTransport
+from paceline.worker.network.namespace import InterfaceCounters, overstated
+from paceline.worker.ranks.session import CaseError
 
 FLOATS = 12
 BYTES = 4 * FLOATS

@@ -46,7 +46,7 @@ from paceline.spec.plan import Selection, make_plan
 from paceline.spec.profile import load_runner
 from paceline.spec.suite_file import load_suite
 from paceline.stats.estimates import launch_statistic
-from paceline.worker.session import CaseError, UnsupportedError
+from paceline.worker.ranks.session import CaseError, UnsupportedError
 
 CONTEXT = 16
 

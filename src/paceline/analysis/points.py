@@ -22,8 +22,8 @@ from paceline.stats.estimates import (
     estimate_value,
 )
 from paceline.stats.sequential import level_after
-from paceline.worker.machine_load import who
-from paceline.worker.stopping import LEAST_QUIET
+from paceline.worker.launches.stopping import LEAST_QUIET
+from paceline.worker.machine.foreign_load import who
 
 LEADERBOARD_LAUNCHES = 5
 MOST_NAMED = 3

@@ -35,7 +35,7 @@ from paceline.stats.levels import (
     interval,
     resampled,
 )
-from paceline.worker.timing import Limits, relative_half_width
+from paceline.worker.timing.interleaved import Limits, relative_half_width
 
 SUITES = ("tour/all-reduce", "tour/gemm")
 LAUNCHES, INSTANCES, ROUNDS = 8, 4, 40

@@ -15,7 +15,7 @@ from paceline.drivers.machine.hostclass import HERE, class_here
 from paceline.drivers.machine.worktree import require
 from paceline.records.record import Measurement, Run
 from paceline.spec import content
-from paceline.worker.netns import Link, supported
+from paceline.worker.network.links import Link, supported
 
 FORCE = "--force measures here all the same, and marks the result"
 

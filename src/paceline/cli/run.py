@@ -39,7 +39,7 @@ from paceline.report.tables.terminal import terminal_width, wrapped
 from paceline.report.words.stops import stop_lines
 from paceline.spec.grammar import TIERS
 from paceline.spec.plan import Plan, canonical
-from paceline.worker.host import memory_bytes
+from paceline.worker.machine.host import memory_bytes
 from paceline.workflows.choosing import parse_filters
 from paceline.workflows.expecting import expectation, expectation_text
 from paceline.workflows.footprints import needs_of

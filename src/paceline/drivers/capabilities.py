@@ -135,7 +135,7 @@ def _torch_fix() -> str:
 
 
 def _network() -> Iterator[Capability]:
-    from paceline.worker.netns import Link, supported  # noqa: PLC0415 - standard library only
+    from paceline.worker.network.links import Link, supported  # noqa: PLC0415 - standard library only
 
     for link, what in (
         (Link(name="rate", rate_bytes_per_s=12.5e6), "a network namespace a rank, links with a rate"),

@@ -30,7 +30,7 @@ from paceline.records.record_file import lines_of
 from paceline.records.store import record_paths
 from paceline.spec.duration import RUN_SPREAD, Known, Span, block_times, estimate
 from paceline.spec.plan import Plan, observations
-from paceline.worker.host import host_facts
+from paceline.worker.machine.host import host_facts
 
 CACHE_FORMAT = 3
 MAX_REMEMBERED = 8

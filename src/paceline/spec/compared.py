@@ -69,7 +69,7 @@ def planned_protocol(model: Protocol, launches: Launches | None, budget_s: float
 
 
 def stop_rule(suite: Suite, protocol: dict[str, Any]) -> dict[str, Any]:
-    """Return what a launcher needs to end a suite's blocks once they are decided (``paceline.worker.stopping``)."""
+    """Return what a launcher needs to end a suite's blocks once decided (``paceline.worker.launches.stopping``)."""
     looks = protocol["looks"]
     found = design(looks[0], looks[-1], budget=False)
     headline = [name for name in compared_metrics(suite) if not _is_diagnostic(suite, name)]

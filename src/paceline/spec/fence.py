@@ -1,6 +1,7 @@
 """Tells an author, before anything is measured, what a technique's source may not import or use.
 
-Ranks look again before they import it: this is the same look (``paceline.worker.source``), with places and remedies.
+Ranks look again before they import it: this is the same look (``paceline.worker.fences.source``), with places and
+remedies.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from paceline.base.errors import UserError, nearest
+from paceline.worker.fences.source import source_problems
 from paceline.worker.sandbox.bubblewrap import UNISOLATED, available
-from paceline.worker.source import source_problems
 
 SANDBOXED = ("kernels",)
 """Families whose candidates run in a sandbox of the kernel, where one can be had: there any source may run."""

@@ -20,8 +20,8 @@ from paceline.families.collectives.core.operation import same_everywhere
 from paceline.families.collectives.core.oracle import Check, LossyRule, Workspace
 from paceline.families.collectives.core.promises import ErrorKind, Exactness, Losses
 from paceline.families.collectives.core.timed_operation import TimedOperation
-from paceline.worker.comm import Comm
-from paceline.worker.session import CaseError, Session
+from paceline.worker.communication.comm import Comm
+from paceline.worker.ranks.session import CaseError, Session
 
 NUM_SEEDS = 3
 MAGNITUDES = (1e-3, 1.0, 1e3)

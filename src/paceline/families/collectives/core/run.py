@@ -28,10 +28,10 @@ from paceline.families.collectives.core.oracle import LossyRule, Workspace, blin
 from paceline.families.collectives.core.proving import gate_all
 from paceline.families.collectives.core.sizes import element_count
 from paceline.families.collectives.core.timed_operation import Instance, TimedOperation
-from paceline.worker.instances import Part, limits_of, merged, num_instances, salt
-from paceline.worker.session import Block, Case, CaseError, Session
-from paceline.worker.telemetry import Watch
-from paceline.worker.timing import Series, Timed, measure, median, summarise
+from paceline.worker.machine.telemetry import Watch
+from paceline.worker.ranks.instances import Part, limits_of, merged, num_instances, salt
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
+from paceline.worker.timing.interleaved import Series, Timed, measure, median, summarise
 
 _monotonic = time.monotonic
 

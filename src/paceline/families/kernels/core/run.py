@@ -30,10 +30,10 @@ from paceline.families.kernels.core.timers import METRICS as TIMERS
 from paceline.families.kernels.core.timers import time_again
 from paceline.families.kernels.core.timing_process.client import ForkServer, TimingProcess
 from paceline.families.kernels.core.working_sets import num_sets, set_cache_policy
-from paceline.worker.instances import Part, limits_of, merged, num_instances, salt
-from paceline.worker.session import Block, Case, CaseError, Session
-from paceline.worker.telemetry import Watch
-from paceline.worker.timing import Series, measure, median, summarise
+from paceline.worker.machine.telemetry import Watch
+from paceline.worker.ranks.instances import Part, limits_of, merged, num_instances, salt
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
+from paceline.worker.timing.interleaved import Series, measure, median, summarise
 
 _monotonic = time.monotonic
 

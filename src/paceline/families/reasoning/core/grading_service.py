@@ -27,7 +27,7 @@ from typing import Any
 
 from paceline.base.errors import InfrastructureError, PrerequisiteError
 from paceline.families.reasoning.core.formula_checks import are_one_function, are_too_far
-from paceline.worker.process import die_with_parent
+from paceline.worker.processes.process import die_with_parent
 
 MODULE = "paceline.families.reasoning.core.grading_service"
 INSTALL = "pip install 'paceline[math]'"

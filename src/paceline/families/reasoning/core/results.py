@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from paceline.base.errors import UserError
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 Ending = dict[str, Any] | CaseError
 """A technique's result, or why it has none."""

@@ -34,7 +34,7 @@ from paceline.families.reasoning.core.recorded import Remembered
 from paceline.families.reasoning.core.setting import Setting
 from paceline.families.reasoning.core.textual import Textual, Writer
 from paceline.families.reasoning.core.trace_files import TraceFile
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from paceline.families.training.api.model import loss_and_gradients
 from paceline.families.training.api.own import layers_of, on_device
 from paceline.families.training.api.replica import BETAS, WEIGHT_DECAY
 from paceline.families.training.core.setting import Setting
-from paceline.worker.session import CaseError, Session
-from paceline.worker.transport import TorchTransport
+from paceline.worker.communication.transport import TorchTransport
+from paceline.worker.ranks.session import CaseError, Session
 
 _clock_ns = time.perf_counter_ns
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from paceline.families.training.core.sandbox import Sandbox
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.trained import Trained
-from paceline.worker.session import Block, Case, Session
+from paceline.worker.ranks.session import Block, Case, Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

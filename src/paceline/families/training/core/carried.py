@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from paceline.families.training.core.sandbox import Sandbox
-from paceline.worker.namespace import InterfaceCounters, read_counters, sent_again_bytes
-from paceline.worker.session import Session
+from paceline.worker.network.namespace import InterfaceCounters, read_counters, sent_again_bytes
+from paceline.worker.ranks.session import Session
 
 HEADER_BYTES: Final = 66
 """Of a packet, as interfaces count it: Ethernet 14, IPv4 20, TCP 20, its timestamps 12; an offload packet has one."""

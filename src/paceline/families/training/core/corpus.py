@@ -22,7 +22,7 @@ from paceline.base.counting import number_of
 from paceline.families.training.api.sizes import BYTE_VALUES, DIALECTS, MARKOV, VOCABULARY
 from paceline.families.training.core import hub
 from paceline.families.training.core.parameters import shift_of
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 LANGUAGE_SEED = 20260
 PAIR_STRENGTH = 1.5

@@ -9,7 +9,7 @@ from paceline.families.training.core import oracle
 from paceline.families.training.core.sandbox import make_sandbox
 from paceline.families.training.core.serial import gradient_of, make_serial, take_up
 from paceline.families.training.core.setting import Setting
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 
 def prove_diagnosis(session: Session, block: Block, case: Case, setting: Setting, *, steps: int) -> int:

@@ -16,7 +16,7 @@ from paceline.families.training.core.sandbox import DIAGNOSES
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.traffic import Traffic
 from paceline.families.training.core.trained import PARTS, Trained
-from paceline.worker.session import Block, CaseError, Session
+from paceline.worker.ranks.session import Block, CaseError, Session
 
 ROW = ("seconds", *PARTS, "communicate_s", "loss", "present", "steps")
 """What a window holds."""

@@ -35,7 +35,7 @@ from paceline.families.training.core.sandbox import LIBRARIES, Sandbox, make_san
 from paceline.families.training.core.serial import flat, leave_gradients, make_serial, take_up
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.transients import Transients
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 DECLARE = "; a technique that is meant to lose something declares exact: False"
 STEPS = 3

@@ -24,8 +24,8 @@ from paceline.families.training.core.sandbox import Sandbox
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.traffic import CLAIMED
 from paceline.families.training.core.trained import Trained
-from paceline.worker.namespace import overstated, unaccounted
-from paceline.worker.session import Case, CaseError, Session
+from paceline.worker.network.namespace import overstated, unaccounted
+from paceline.worker.ranks.session import Case, CaseError, Session
 
 HARNESS_BYTES = 1 << 18
 """What the harness's own messages may take of the kernel's count of a run."""

@@ -30,8 +30,8 @@ from paceline.families.training.core.setting import (
 from paceline.families.training.core.strategy import Strategy
 from paceline.families.training.core.training_loop import Loop
 from paceline.families.training.core.unchanged import passes_are_the_familys
-from paceline.worker.session import Block, Case, CaseError, Session
-from paceline.worker.telemetry import Watch
+from paceline.worker.machine.telemetry import Watch
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 if TYPE_CHECKING:
     from paceline.families.training.core.bare_script import BareScript

@@ -15,7 +15,7 @@ from torch import Tensor
 from paceline.families.training.core import oracle
 from paceline.families.training.core.sandbox import Sandbox, make_sandbox
 from paceline.families.training.core.setting import Setting
-from paceline.worker.session import Block, Case, Session
+from paceline.worker.ranks.session import Block, Case, Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from torch.optim import AdamW, Optimizer
 
 from paceline.families.training.api.model import loss_of
 from paceline.families.training.api.own import Batch, OwnBatch, on_device
-from paceline.worker.session import Session
+from paceline.worker.ranks.session import Session
 
 LEAST_FALL = 0.005
 """Share of the untrained model's loss that training must take away, or nothing was learnt."""

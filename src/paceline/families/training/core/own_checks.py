@@ -21,7 +21,7 @@ from paceline.families.training.core.own_loading import load_named
 from paceline.families.training.core.own_setting import OwnSetting, workload_of
 from paceline.families.training.core.parameters import OWN_LOSS, OWN_MODEL
 from paceline.families.training.core.setting import Setting, widened
-from paceline.worker.session import Block, CaseError, Session
+from paceline.worker.ranks.session import Block, CaseError, Session
 
 SAME = 1e-3
 """Relative distance of gradients of two passes over one batch, on a device that does not repeat itself bit by bit."""

@@ -26,7 +26,7 @@ from paceline.base.counting import number_of
 from paceline.families.training.api.own import OwnBatch
 from paceline.families.training.core.own_generators import Generators, mixed
 from paceline.families.training.core.own_loading import Named
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 TRAIN, HELD_OUT = "train", "held_out"
 HELD_OUT_SHARE = 10

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from paceline.base.own_code import INDEX, OWN_CODE
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from paceline.families.training.api.sizes import size_of
 from paceline.families.training.core.corpus import Corpus
 from paceline.families.training.core.parameters import ACTIVATIONS, RECOMPUTED
 from paceline.families.training.core.setting import Setting
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 
 def corpus_of(

@@ -23,7 +23,7 @@ from paceline.families.training.api.replica import Replica
 from paceline.families.training.core.oracle import REPEATABLE, OwnDeviation, squares
 from paceline.families.training.core.serial import gradient_of, leave_gradients
 from paceline.families.training.core.setting import Setting
-from paceline.worker.session import CaseError, Session
+from paceline.worker.ranks.session import CaseError, Session
 
 AGAIN = 2
 """Further times that one process computes gradients, once the second were others than the first."""

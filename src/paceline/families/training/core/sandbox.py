@@ -19,7 +19,7 @@ from paceline.families.training.core.agreement import SHARED
 from paceline.families.training.core.promises import Training
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.transients import Transients
-from paceline.worker.session import Block, Case, ContractBreachError, Session
+from paceline.worker.ranks.session import Block, Case, ContractBreachError, Session
 
 LIBRARIES = frozenset(f"paceline.baselines.training.{name}" for name in ("ddp", "fsdp", "dcp_async"))
 """Techniques that stand for PyTorch's own modules, which use the process group themselves."""

@@ -9,7 +9,8 @@ from collections.abc import Collection
 from types import ModuleType
 
 from paceline.families.training import api
-from paceline.worker import comm, split
+from paceline.worker.communication import comm
+from paceline.worker.timing import split
 
 FAMILY = "paceline.families.training"
 COLLECTIVES = "paceline.families.collectives"

@@ -10,7 +10,7 @@ from torch import Tensor
 from paceline.families.training.api.own import on_device
 from paceline.families.training.api.replica import Replica
 from paceline.families.training.core.setting import Setting
-from paceline.worker.session import Session
+from paceline.worker.ranks.session import Session
 
 
 def make_serial(session: Session, setting: Setting) -> Replica:

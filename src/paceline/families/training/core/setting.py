@@ -16,8 +16,8 @@ from paceline.families.training.api.replica import Replica, Task
 from paceline.families.training.api.sizes import Size
 from paceline.families.training.core.corpus import Corpus
 from paceline.families.training.core.parameters import FLOAT32
-from paceline.worker.session import CaseError, Session
-from paceline.worker.timing import median
+from paceline.worker.ranks.session import CaseError, Session
+from paceline.worker.timing.interleaved import median
 
 _clock_ns = time.perf_counter_ns
 

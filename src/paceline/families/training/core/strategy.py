@@ -16,7 +16,7 @@ from paceline.families.training.core.corpus import Corpus
 from paceline.families.training.core.gate import Proved
 from paceline.families.training.core.setting import Setting, local_batches
 from paceline.families.training.core.trained import Trained
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 Results = Sequence[tuple[Case, dict[str, Any] | CaseError]]
 """What was found of each technique of a block, or why nothing was."""

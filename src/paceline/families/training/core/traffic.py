@@ -7,7 +7,7 @@ from typing import Any
 
 from paceline.families.training.core.carried import tells_techniques_apart
 from paceline.families.training.core.trained import Trained
-from paceline.worker.session import Session
+from paceline.worker.ranks.session import Session
 
 NO_PASSES = "only where the family's own code runs forward and backward: pipelines and shared sequences"
 COUNTED = ("wire_bytes", "peak_bytes", "messages", "pass_bytes", "pass_link_bytes", "bisection_bytes")

@@ -29,9 +29,9 @@ from paceline.families.reasoning.core.trace_files import ENDING
 from paceline.families.reasoning.ops.solve import gate
 from paceline.families.reasoning.ops.solve.examples import examples
 from paceline.families.reasoning.ops.solve.figures import accounting, measured
-from paceline.worker.loading import renewed
-from paceline.worker.session import Block, Case, CaseError, ContractBreachError, Session
-from paceline.worker.telemetry import Watch
+from paceline.worker.machine.telemetry import Watch
+from paceline.worker.ranks.loading import renewed
+from paceline.worker.ranks.session import Block, Case, CaseError, ContractBreachError, Session
 
 __all__ = ["run_block", "sealed"]
 

@@ -34,7 +34,7 @@ from paceline.families.serving.ops.distribute.played import (
     play,
 )
 from paceline.families.serving.ops.distribute.script import draw_script, expected_states
-from paceline.worker.session import Block, CaseError, Session
+from paceline.worker.ranks.session import Block, CaseError, Session
 
 STEPS = 80
 """Of the script: proved in every one, and measured ``REPEATS`` times in each mode."""

@@ -34,7 +34,7 @@ from paceline.families.serving.core.traced_calls import TRACED, speaks, spoken_s
 from paceline.families.serving.core.workloads import CLOSED, draw_workload, instants_of
 from paceline.families.serving.ops.endpoint.served import NoServerError, served
 from paceline.families.serving.ops.endpoint.target import Side, side_of
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 WARM_CONNECTIONS = 16
 CALL_S = 600.0

@@ -12,7 +12,7 @@ from paceline.families.serving.core.simulation.ground import Ground, on_measured
 from paceline.families.serving.core.traced_calls import trace_facts
 from paceline.families.serving.ops.predict.gate import wrong_counts
 from paceline.families.serving.ops.predict.plans import configurations
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 CHILD = "paceline.families.serving.ops.predict.child"
 

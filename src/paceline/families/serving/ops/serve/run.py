@@ -28,8 +28,8 @@ from paceline.families.serving.ops.serve.figures import figures
 from paceline.families.serving.ops.serve.gate import check_answers
 from paceline.families.serving.ops.serve.prefixes import most_hits
 from paceline.families.serving.ops.serve.served import EngineProcess
-from paceline.worker.session import Block, Case, CaseError, Session
-from paceline.worker.telemetry import Watch
+from paceline.worker.machine.telemetry import Watch
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 WARM_CALLS = 4
 WARM_CONNECTIONS = 16

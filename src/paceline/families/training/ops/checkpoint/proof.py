@@ -29,7 +29,7 @@ from paceline.families.training.ops.checkpoint.saving import (
     watch,
 )
 from paceline.families.training.ops.checkpoint.setting import SavingSetting, saving
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 STEPS = 6
 DELAY_S = 0.05

@@ -15,7 +15,7 @@ from paceline.families.training.ops.checkpoint.metrics import METRICS
 from paceline.families.training.ops.checkpoint.proof import prove_checkpoints
 from paceline.families.training.ops.checkpoint.saving import CheckpointingCallback
 from paceline.families.training.ops.checkpoint.setting import SavingSetting, clear, make_root
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 __all__ = ["run_block", "sealed"]
 

@@ -28,7 +28,7 @@ from paceline.families.training.ops.churn.judge import OUTER_TOLERANCE, CheckedR
 from paceline.families.training.ops.churn.metrics import CHURN_METRICS
 from paceline.families.training.ops.churn.script import LEAST_ROUNDS, Script, draw
 from paceline.families.training.ops.churn.setting import rows_of, setting_of
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 PARTS = f"{__package__}.part"
 """Module that peers run."""

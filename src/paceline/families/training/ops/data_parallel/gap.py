@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from paceline.families.training.core.strategy import Results
-from paceline.worker.session import Block, CaseError
+from paceline.worker.ranks.session import Block, CaseError
 
 NAME = "gap_closed"
 ALONE = "no-communication"

@@ -14,7 +14,7 @@ from paceline.families.training.ops.data_parallel.gradient_probe import (
     distance,
     make_gradient_probe,
 )
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 SEEN_TOLERANCE = 1e-4
 """Of a gradient's norm; the same sums on the same rank give the same bits, and means over ranks lie far away."""

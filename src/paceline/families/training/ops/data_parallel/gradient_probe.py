@@ -27,7 +27,7 @@ from torch.utils.hooks import RemovableHandle
 
 from paceline.families.training.core.callback import Callback, Outcome, Trial
 from paceline.families.training.core.sandbox import Sandbox
-from paceline.worker.session import Block, Case, Session
+from paceline.worker.ranks.session import Block, Case, Session
 
 APART = ("gradient_norm_cv", "gradient_cosine_similarity")
 WIDTH = 4096

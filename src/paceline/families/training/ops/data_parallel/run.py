@@ -25,7 +25,7 @@ from paceline.families.training.ops.data_parallel.gradient_probe import Riding
 from paceline.families.training.ops.data_parallel.losses import Losses
 from paceline.families.training.ops.data_parallel.metrics import METRICS
 from paceline.families.training.ops.data_parallel.returning import Return
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 __all__ = ["run_block", "sealed"]
 

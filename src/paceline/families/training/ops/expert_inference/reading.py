@@ -21,7 +21,7 @@ from paceline.families.training.core.sandbox import Sandbox, make_sandbox
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.trained import Trained
 from paceline.families.training.ops.expert_inference.setting import routed
-from paceline.worker.session import Block, Case, CaseError, ContractBreachError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, ContractBreachError, Session
 
 PASSES = 3
 TOLERANCE = 2e-6

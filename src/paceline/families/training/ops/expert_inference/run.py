@@ -16,7 +16,7 @@ from paceline.families.training.ops.expert_inference.metrics import METRICS
 from paceline.families.training.ops.expert_inference.reading import Ways, judge, prove
 from paceline.families.training.ops.expert_inference.setting import RoutedSetting
 from paceline.families.training.ops.expert_inference.traces import make_router
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 __all__ = ["run_block", "sealed"]
 

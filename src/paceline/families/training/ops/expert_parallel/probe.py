@@ -17,7 +17,7 @@ from paceline.families.training.api.expert.routing import Routing, route
 from paceline.families.training.core.callback import Callback, Outcome, Trial
 from paceline.families.training.core.sandbox import Sandbox
 from paceline.families.training.core.setting import Setting
-from paceline.worker.session import CaseError, Session
+from paceline.worker.ranks.session import CaseError, Session
 
 _clock_ns = time.perf_counter_ns
 

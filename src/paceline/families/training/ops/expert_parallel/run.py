@@ -15,7 +15,7 @@ from paceline.families.training.ops.expert_parallel.metrics import METRICS
 from paceline.families.training.ops.expert_parallel.owners import Moves
 from paceline.families.training.ops.expert_parallel.probe import Dispatch
 from paceline.families.training.ops.expert_parallel.setting import DRAWS, ExpertSetting
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 __all__ = ["run_block", "sealed"]
 

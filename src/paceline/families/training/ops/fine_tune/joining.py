@@ -17,7 +17,7 @@ from paceline.families.training.core.sandbox import Sandbox, make_sandbox
 from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.trained import Trained
 from paceline.families.training.ops.fine_tune.ledger import Codes, Ledger, Plain, difference, entries, entry
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 _clock_ns = time.perf_counter_ns
 

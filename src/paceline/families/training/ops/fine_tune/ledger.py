@@ -22,7 +22,7 @@ from paceline.families.training.api.fine_tuning.probing import Entry, ProbingRep
 from paceline.families.training.api.model import next_symbol_loss
 from paceline.families.training.core.sandbox import Sandbox
 from paceline.families.training.core.setting import Setting
-from paceline.worker.session import Session
+from paceline.worker.ranks.session import Session
 
 BYTE_VALUES = 256
 

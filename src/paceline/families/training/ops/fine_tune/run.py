@@ -17,7 +17,7 @@ from paceline.families.training.ops.fine_tune import joining
 from paceline.families.training.ops.fine_tune.metrics import METRICS
 from paceline.families.training.ops.fine_tune.pretraining import pretrained
 from paceline.families.training.ops.fine_tune.setting import TRAINABLE, TuningSetting
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 __all__ = ["run_block", "sealed"]
 

@@ -13,7 +13,7 @@ from paceline.families.training.core.setting import Setting
 from paceline.families.training.core.strategy import Strategy
 from paceline.families.training.ops.pipeline_parallel.metrics import METRICS
 from paceline.families.training.ops.pipeline_parallel.passes import Passes
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 __all__ = ["run_block", "sealed"]
 

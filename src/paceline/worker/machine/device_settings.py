@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paceline.worker.telemetry import Nvml
+from paceline.worker.machine.telemetry import Nvml
 
 Settings = dict[str, Any]
 """``uuid_sha256``; ``power_limit_w`` (in force), ``power_default_w``, ``power_max_w``; ``clock_set_hz`` (that

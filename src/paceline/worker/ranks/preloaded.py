@@ -14,8 +14,8 @@ from contextlib import suppress
 import numpy  # noqa: F401
 import torch.distributed  # noqa: F401
 
-import paceline.worker.rank  # noqa: F401
-from paceline.worker.fork_server import FOLDER_VARIABLE, MEASURING_VARIABLE
+import paceline.worker.ranks.rank  # noqa: F401
+from paceline.worker.processes.fork_server import FOLDER_VARIABLE, MEASURING_VARIABLE
 
 for _name in filter(None, os.environ.pop(MEASURING_VARIABLE, "").split(",")):
     with suppress(Exception):  # a rank that needs it tries again, and tells what is wrong

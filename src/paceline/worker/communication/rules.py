@@ -20,8 +20,8 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 
-from paceline.worker.ledger import FIRST_BY_ALL, Ledger, Operation
-from paceline.worker.transport import Message, TorchTransport, Waitable
+from paceline.worker.communication.ledger import FIRST_BY_ALL, Ledger, Operation
+from paceline.worker.communication.transport import Message, TorchTransport, Waitable
 
 _isend, _irecv = dist.isend, dist.irecv
 _sleep = time.sleep

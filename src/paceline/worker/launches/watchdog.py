@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paceline.worker.trace import CAPACITY, TraceView, read_trace
+from paceline.worker.communication.trace import CAPACITY, TraceView, read_trace
 
 _now_ns = time.monotonic_ns
 POLL_S = 0.2

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from paceline.worker.seal import Seal, changed_setting, settings
+from paceline.worker.fences.seal import Seal, changed_setting, settings
 
 REFUSED_EVENTS = (
     "socket.",

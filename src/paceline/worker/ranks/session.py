@@ -16,15 +16,15 @@ import torch
 from paceline.base.root_cause import traceback_of
 from paceline.base.technique import Technique, UnsupportedError
 from paceline.worker.case_error import CaseError
-from paceline.worker.comm import Comm
-from paceline.worker.device import Device
+from paceline.worker.communication.comm import Comm
+from paceline.worker.communication.fault import Fault
+from paceline.worker.communication.rules import RuleBreachError
+from paceline.worker.communication.trace import TraceWriter
+from paceline.worker.communication.transport import TorchTransport, Transport
 from paceline.worker.events import EventLog
-from paceline.worker.fault import Fault
-from paceline.worker.guard import ContractBreachError, Guard
-from paceline.worker.rules import RuleBreachError
+from paceline.worker.fences.guard import ContractBreachError, Guard
+from paceline.worker.machine.device import Device
 from paceline.worker.sandbox.bubblewrap import UNISOLATED
-from paceline.worker.trace import TraceWriter
-from paceline.worker.transport import TorchTransport, Transport
 
 _monotonic_ns = time.monotonic_ns
 _sched_yield = os.sched_yield

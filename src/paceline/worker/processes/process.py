@@ -14,7 +14,7 @@ from typing import Any
 
 from paceline.base.account import user_name
 from paceline.base.errors import InfrastructureError
-from paceline.worker.host import allowed_environment
+from paceline.worker.machine.host import allowed_environment
 
 SYSTEM_VARIABLES = (
     "CC",

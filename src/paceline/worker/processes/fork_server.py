@@ -18,7 +18,7 @@ from typing import Any
 
 from paceline.base.errors import InfrastructureError
 from paceline.base.family import load_family
-from paceline.worker import group_store
+from paceline.worker.processes import group_store
 
 FOLDER_VARIABLE = "PACELINE_FORK_SERVER_FOLDER"
 """Names the folder of the server's socket, for the server alone."""
@@ -63,7 +63,7 @@ def begin(plan: Mapping[str, Any]) -> None:
     os.environ[MEASURING_VARIABLE] = ",".join(measuring(plan))
     try:
         # last what freezes all that is there by then
-        multiprocessing.set_forkserver_preload([*plan.get("preload", ()), "paceline.worker.preloaded"])
+        multiprocessing.set_forkserver_preload([*plan.get("preload", ()), "paceline.worker.ranks.preloaded"])
         forkserver.ensure_running()
     finally:
         del os.environ[FOLDER_VARIABLE], os.environ[MEASURING_VARIABLE]

@@ -20,10 +20,10 @@ from typing import Final, Self
 
 from paceline.base.counting import number_of
 from paceline.base.errors import InfrastructureError, UserError
-from paceline.worker import shaping
-from paceline.worker.holder import Child, Holder, system_environment
-from paceline.worker.namespace import InterfaceCounters, enter, read_counters
-from paceline.worker.shaping import CONTROL_INTERFACE, DATA_INTERFACE, Link
+from paceline.worker.network import shaping
+from paceline.worker.network.holder import Child, Holder, system_environment
+from paceline.worker.network.namespace import InterfaceCounters, enter, read_counters
+from paceline.worker.network.shaping import CONTROL_INTERFACE, DATA_INTERFACE, Link
 
 __all__ = [
     "CONTROL_INTERFACE",

@@ -13,16 +13,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from paceline.worker.device import Device, FakeDevice, open_device
+from paceline.worker.communication.rules import RuleBreachError, RulesTransport
+from paceline.worker.communication.trace import TraceWriter
+from paceline.worker.communication.transport import TorchTransport, Transport
 from paceline.worker.events import START, EventLog
-from paceline.worker.guard import ContractBreachError, Guard
-from paceline.worker.host import describe_host
-from paceline.worker.loading import load_techniques, runner_module
-from paceline.worker.process import take_secrets
-from paceline.worker.rules import RuleBreachError, RulesTransport
-from paceline.worker.session import Block, CaseError, Control, Session, block_from_plan
-from paceline.worker.trace import TraceWriter
-from paceline.worker.transport import TorchTransport, Transport
+from paceline.worker.fences.guard import ContractBreachError, Guard
+from paceline.worker.machine.device import Device, FakeDevice, open_device
+from paceline.worker.machine.host import describe_host
+from paceline.worker.processes.process import take_secrets
+from paceline.worker.ranks.loading import load_techniques, runner_module
+from paceline.worker.ranks.session import Block, CaseError, Control, Session, block_from_plan
 
 _new_group = dist.new_group
 """Bound at import, before any technique is loaded."""

@@ -29,7 +29,7 @@ def forked(arguments: list[str], environment: Mapping[str, str]) -> None:
         arguments: Those of ``main``.
         environment: Variables of the rank, its place in the group among them.
     """
-    from paceline.worker import process  # noqa: PLC0415 - before torch
+    from paceline.worker.processes import process  # noqa: PLC0415 - before torch
 
     os.environ.update(environment)
     process.let_fork_server_end()
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     Args:
         arguments: Job folder, group, launch and attempt.
     """
-    from paceline.worker import process  # noqa: PLC0415 - before torch
+    from paceline.worker.processes import process  # noqa: PLC0415 - before torch
 
     job, group, launch, attempt = (
         Path(arguments[0]),
@@ -63,8 +63,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(job: Path, group: str, launch: int, attempt: int, rank: int) -> int:
-    from paceline.worker import process  # noqa: PLC0415 - before torch
-    from paceline.worker.namespace import enter  # noqa: PLC0415
+    from paceline.worker.network.namespace import enter  # noqa: PLC0415
+    from paceline.worker.processes import process  # noqa: PLC0415 - before torch
 
     process.require_untouched_accelerators()
     namespace = os.environ.pop("PACELINE_NAMESPACES", "")
@@ -74,7 +74,7 @@ def _run(job: Path, group: str, launch: int, attempt: int, rank: int) -> int:
     process.dump_stacks_on_signal(job / "logs" / f"stack-{group}-{launch}-{attempt}-{rank}.txt")
     process.set_scheduling(os.environ.pop("PACELINE_SCHEDULING", "normal"))
     _begin_early(group.partition("-")[0])
-    from paceline.worker.rank import run_rank  # noqa: PLC0415 - torch is imported from here on
+    from paceline.worker.ranks.rank import run_rank  # noqa: PLC0415 - torch is imported from here on
 
     return run_rank(job, group=group, launch=launch, attempt=attempt)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from paceline.worker.namespace import enter
-from paceline.worker.netns import CONTROL_INTERFACE, DATA_INTERFACE, Link, Network
+from paceline.worker.network.links import CONTROL_INTERFACE, DATA_INTERFACE, Link, Network
+from paceline.worker.network.namespace import enter
 
 _OWN = "/proc/self/ns/net"
 

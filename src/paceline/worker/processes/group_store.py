@@ -13,7 +13,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 
 from paceline.base.errors import InfrastructureError, PacelineError
-from paceline.worker import namespace, process
+from paceline.worker.network import namespace
+from paceline.worker.processes import process
 
 ENDS_S = 5.0
 """How long its process may take to end before it is killed."""

@@ -16,9 +16,11 @@ from typing import Any, Protocol
 
 from paceline.base.errors import InfrastructureError, PacelineError
 from paceline.base.root_cause import crash_site, lost_peer, read_tail, sentence, traceback_of
-from paceline.worker import entry, fork_server, machine_load
-from paceline.worker.nodes import Call, Meeting, interface_towards
-from paceline.worker.watchdog import RankReport, Watchdog, inspect
+from paceline.worker.launches.nodes import Call, Meeting, interface_towards
+from paceline.worker.launches.watchdog import RankReport, Watchdog, inspect
+from paceline.worker.machine import foreign_load
+from paceline.worker.processes import fork_server
+from paceline.worker.ranks import entry
 
 _now_ns = time.monotonic_ns
 ECHO_S = 5.0
@@ -63,7 +65,7 @@ class Ending:
     logs: dict[int, str] = field(default_factory=dict)
     """The end of what ranks that failed have printed in this attempt."""
     load: dict[str, Any] | None = None
-    """What others took of the machine meanwhile (``machine_load``); of several nodes that of the most disturbed."""
+    """What others took of the machine (``machine.foreign_load``); of several nodes the most disturbed one's."""
 
     @property
     def well(self) -> bool:
@@ -91,7 +93,7 @@ def merge(own: Ending, others: Mapping[int, Mapping[str, Any]], num_nodes: int) 
             reports=[*merged.reports, *(RankReport(**report) for report in told["reports"])],
             killed_for_memory=merged.killed_for_memory or told["killed_for_memory"],
             logs=merged.logs | {int(rank): log for rank, log in told["logs"].items()},
-            load=machine_load.worst([merged.load, told["load"]]),
+            load=foreign_load.worst([merged.load, told["load"]]),
         )
     return merged
 
@@ -141,7 +143,7 @@ def run_ranks(
     dead: dict[int, int] = {}
     trouble: Exception | None = None
     printed = {rank: _size(rank_log(job.folder, rank)) for rank in ranks}
-    before = machine_load.read()
+    before = foreign_load.read()
     try:
         dead = start_group(job.plan, group, job.folder, launch, attempt, call, ranks)
     except START_ERRORS as error:
@@ -163,7 +165,7 @@ def run_ranks(
         hang_limit_s=watchdog.hang.limit_s if watchdog.hang else None,
         reports=watchdog.hang.reports if watchdog.hang else [],
         killed_for_memory=_oom_kills() > out_of_memory,
-        load=machine_load.load_between(before, machine_load.read()),
+        load=foreign_load.load_between(before, foreign_load.read()),
     )
     if not ending.well:
         stem = f"stack-{group['group']}-{launch}-{attempt}"
@@ -313,7 +315,7 @@ def _network(
         environment["PACELINE_SCHEDULING"] = runner.get("scheduling", "normal")
     environment["PACELINE_ISOLATION"] = runner.get("isolation", "auto")
     if runner["network"] == "namespaces":
-        from paceline.worker.namespaces import shaped_network  # noqa: PLC0415
+        from paceline.worker.network.group import shaped_network  # noqa: PLC0415
 
         return shaped_network(group["ranks"], group["link"], environment)
     interface = interface_towards(call.address) if call else None

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.base.root_cause import how_ended, kind_of, last_words, lost_peer, ranks_text, with_fix
-from paceline.worker.attempt import Ending
 from paceline.worker.events import START
-from paceline.worker.watchdog import RankReport, describe, guilty
+from paceline.worker.launches.attempt import Ending
+from paceline.worker.launches.watchdog import RankReport, describe, guilty
 
 KILLED = -signal.SIGKILL
 QUIET = (signal.SIGKILL, signal.SIGTERM)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from paceline.worker.session import Block
-from paceline.worker.timing import Limits, Series, summarise
+from paceline.worker.ranks.session import Block
+from paceline.worker.timing.interleaved import Limits, Series, summarise
 
 SUMMED = ("requested", "ok", "failed", "dropped", "prepare_s", "measure_s", "timed_s", "fixed_s")
 """Of accounting and harness: what adds up over instances."""

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from paceline.base.counting import number_of
 from paceline.base.errors import PrerequisiteError, UserError
 from paceline.base.requirements import present
-from paceline.worker import telemetry
-from paceline.worker.cpu_quota import cpu_quota
-from paceline.worker.device_settings import Settings, place_of, settings_of
+from paceline.worker.machine import telemetry
+from paceline.worker.machine.cpu_quota import cpu_quota
+from paceline.worker.machine.device_settings import Settings, place_of, settings_of
 
 if TYPE_CHECKING:
-    from paceline.worker.split import Marks
+    from paceline.worker.timing.split import Marks
 
 _monotonic_ns = time.perf_counter_ns
 
@@ -163,7 +163,7 @@ class AcceleratorDevice:
 
     def marks(self) -> Marks | None:
         """Return events of the device."""
-        from paceline.worker.split import EventMarks  # noqa: PLC0415 - it imports torch
+        from paceline.worker.timing.split import EventMarks  # noqa: PLC0415 - it imports torch
 
         return EventMarks(self.torch_type)
 

@@ -12,9 +12,9 @@ from typing import Any
 from paceline.base.family import load_family
 from paceline.base.requirements import lacking
 from paceline.base.technique import REGISTRY, read_source
-from paceline.worker.guard import ContractBreachError, Guard
-from paceline.worker.session import CaseError, Loaded
-from paceline.worker.source import optional_libraries, source_problems
+from paceline.worker.fences.guard import ContractBreachError, Guard
+from paceline.worker.fences.source import optional_libraries, source_problems
+from paceline.worker.ranks.session import CaseError, Loaded
 
 
 def load_techniques(blocks: list[dict[str, Any]], job: Path, guard: Guard) -> dict[str, Loaded]:

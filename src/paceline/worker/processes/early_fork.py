@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from paceline.worker import process
 from paceline.worker.channel import Channel
+from paceline.worker.processes import process
 
 STANDARD = frozenset({0, 1, 2})
 

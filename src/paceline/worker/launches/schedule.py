@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from paceline.worker.stopping import Progress, Why
+from paceline.worker.launches.stopping import Progress, Why
 
 TOGETHER = 2.0
 """Blocks that need up to this many times as many launches as the one that needs fewest go on together with it."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.redaction import names_a_secret, redact
-from paceline.worker.cpu_quota import cpu_quota
-from paceline.worker.device import Device, cpu_model
+from paceline.worker.machine.cpu_quota import cpu_quota
+from paceline.worker.machine.device import Device, cpu_model
 
 ENVIRONMENT_PREFIXES = (
     "ACL_",

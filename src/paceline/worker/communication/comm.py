@@ -20,10 +20,10 @@ from typing import Any, Literal
 from torch import Tensor
 from torch.futures import Future
 
-from paceline.worker.fault import Fault
-from paceline.worker.split import DeviceSplit, HostSplit, Marks, Split
-from paceline.worker.trace import TraceWriter
-from paceline.worker.transport import Message, Transport, Waitable
+from paceline.worker.communication.fault import Fault
+from paceline.worker.communication.trace import TraceWriter
+from paceline.worker.communication.transport import Message, Transport, Waitable
+from paceline.worker.timing.split import DeviceSplit, HostSplit, Marks, Split
 
 _sleep = time.sleep
 

@@ -5,12 +5,12 @@ each packet of an interface to this program instead, which releases it a delay l
 Only metadata is copied: the payload stays in the kernel, so that a 64 KiB super-packet costs as
 little as an acknowledgement, and one batch verdict releases all packets that are due.
 
-Run as ``python -m paceline.worker.delay --queue 0 --delay-ms 5``. It prints ``ready`` once its
+Run as ``python -m paceline.worker.network.delay --queue 0 --delay-ms 5``. It prints ``ready`` once its
 queue is bound, then answers one line for each line on standard input: ``delay-ms 2.5`` changes
 the delay, ``stats`` reports counts, ``stop`` releases what is held and exits. End of file exits
 at once. ``--probe`` binds the queue and exits.
 
-It imports nothing of Paceline and little of the standard library: netns.py starts one per rank
+It imports nothing of Paceline and little of the standard library: links.py starts one per rank
 by file path with ``python -I -S``, where each import costs milliseconds per launch.
 """
 
