@@ -11,10 +11,10 @@ import pytest
 from measured import record_of
 
 from paceline.base.errors import UserError
-from paceline.families.reasoning.core.problems import decode, draw, extract
-from paceline.families.reasoning.core.reading import Procedural
-from paceline.families.reasoning.core.recorded import check_questions, source
-from paceline.families.reasoning.core.trace_files import read, save
+from paceline.families.reasoning.core.block.recorded import check_questions, source
+from paceline.families.reasoning.core.problems.embedded import decode, draw, extract
+from paceline.families.reasoning.core.questions.reading import Procedural
+from paceline.families.reasoning.core.recordings.trace_files import read, save
 from paceline.records.record_file import files_beside
 from paceline.records.store import RunRecord, read_record
 from paceline.report.exports.choice import Choice

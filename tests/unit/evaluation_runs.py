@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.cli.evaluate import evaluate
-from paceline.families.reasoning.core.problem_files import TextProblem, read
+from paceline.families.reasoning.core.problems.files import TextProblem, read
 from paceline.workflows.evaluation.evaluating import Done, evaluate_as_asked
 
 

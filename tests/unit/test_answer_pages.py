@@ -11,7 +11,7 @@ import record_factory as factory
 from test_site import Page, render
 
 from paceline.analysis.points import points_of
-from paceline.families.reasoning.core.metrics import ANOTHER_MODELS
+from paceline.families.reasoning.core.planning.metrics import ANOTHER_MODELS
 from paceline.records.store import RunRecord
 from paceline.report.points import answers, tradeoffs
 from paceline.report.words.estimates import ABSENT

@@ -31,8 +31,8 @@ print(len(paths))
 """
 TOY = """
 from paceline.base.operation import Operation
-from paceline.families.reasoning.core.metrics import token_metric
-from paceline.families.reasoning.core.parameters import QUESTIONS
+from paceline.families.reasoning.core.planning.metrics import token_metric
+from paceline.families.reasoning.core.planning.parameters import QUESTIONS
 
 OPERATION = Operation(
     name="toy",
@@ -83,11 +83,22 @@ def test_a_new_folder_is_a_new_operation(copy: PackageCopy) -> None:
 HELD_BY_HAND_BEFORE = {
     "api": ("requests", "tool_calls", "votes"),
     "core": (
-        *("archive", "estimates", "executor", "lineage", "models", "outside", "pairs", "pool", "problems"),
-        *("question_state", "reading", "refusals", "replay", "service", "setting", "sources", "textual"),
-        *("answer_text", "grading", "grading_service", "language", "problem_files", "problem_rows"),
-        *("recorded", "trace_files"),
+        *(
+            "answers.text",
+            "estimates",
+            "grading.free_text",
+            "grading.service",
+            "language",
+            "outside",
+            "pairs",
+        ),
+        *("problems.embedded", "problems.files", "problems.rows"),
     ),
+    "core.block": ("pool", "recorded", "setting", "sources"),
+    "core.questions": (
+        *("executor", "lineage", "models", "reading", "refusals", "service", "state", "textual"),
+    ),
+    "core.recordings": ("archive", "replay", "trace_files"),
     "core.backends": (
         *("endpoint_errors", "openai_model", "pretrained", "slot_cache", "token_texts"),
         "transformers_model",

@@ -25,7 +25,7 @@ from paceline.families.reasoning.api.tool_calls import (
     ToolMethod,
     ToolTask,
 )
-from paceline.families.reasoning.core.refusals import PlanError
+from paceline.families.reasoning.core.questions.refusals import PlanError
 from paceline.families.reasoning.ops.call_tools.runtime import Clock, RealClock, run_rollout
 from paceline.families.reasoning.ops.call_tools.task_graph import Times, Work, draw_work
 from paceline.spec import content

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.errors import UserError
-from paceline.families.reasoning.core.archive import Archive
-from paceline.families.reasoning.core.trace_files import MODEL, TraceFile, read
+from paceline.families.reasoning.core.recordings.archive import Archive
+from paceline.families.reasoning.core.recordings.trace_files import MODEL, TraceFile, read
 from paceline.records.store import RunRecord
 
 ARTIFACT = "traces"

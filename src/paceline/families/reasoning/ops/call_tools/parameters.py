@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.family import Parameter
-from paceline.families.reasoning.core.parameters import QUESTIONS
+from paceline.families.reasoning.core.planning.parameters import QUESTIONS
 
 PARAMETERS: tuple[Parameter, ...] = (
     QUESTIONS,

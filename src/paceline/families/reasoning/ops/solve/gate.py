@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from paceline.families.reasoning.api.requests import Finished, Method
-from paceline.families.reasoning.core.pool import Pool
-from paceline.families.reasoning.core.replay import MissingTraceError
-from paceline.families.reasoning.core.setting import Archives, Setting
+from paceline.families.reasoning.core.block.pool import Pool
+from paceline.families.reasoning.core.block.setting import Archives, Setting
+from paceline.families.reasoning.core.recordings.replay import MissingTraceError
 from paceline.worker.ranks.session import CaseError
 
 Make = Callable[[], Method]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from paceline.families.reasoning.core.results import Ending, tell
+from paceline.families.reasoning.core.block.results import Ending, tell
 from paceline.families.reasoning.core.sealed import sealed
 from paceline.worker.ranks.loading import renewed
 from paceline.worker.ranks.session import Block, Case, CaseError, Session
