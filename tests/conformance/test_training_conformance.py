@@ -12,7 +12,7 @@ from once import once
 
 from paceline.base.family import load_family
 from paceline.families.training.api.sizes import SIZES, VOCABULARY
-from paceline.families.training.core.oracle import LEAST_FALL
+from paceline.families.training.core.proofs.oracle import LEAST_FALL
 from paceline.families.training.ops.data_parallel.gradient_probe import APART
 from paceline.spec import content
 from paceline.workflows.conformance import ConformanceResult, conformance, points_of

@@ -36,8 +36,8 @@ import torch
 import torch.distributed as dist
 from paceline.baselines.training import ddp, diloco, fsdp
 from paceline.families.training.api.sizes import SIZES
-from paceline.families.training.core import corpus
-from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.data import corpus
+from paceline.families.training.core.data.setting import Setting
 from paceline.worker.communication.comm import Comm
 from paceline.worker.communication.transport import TorchTransport
 

@@ -13,7 +13,7 @@ import torch
 from training_task import make_model
 
 from paceline.families.training.api.model import loss_and_gradients
-from paceline.families.training.core.parameters import NONE
+from paceline.families.training.core.planning.parameters import NONE
 from paceline.families.training.ops.churn.judge import CheckedRun, Rules, of_kind
 from paceline.families.training.ops.churn.parameters import COMPUTING, FAULT, SENDING, problems
 from paceline.families.training.ops.churn.part import Sketch, kill_in_layer

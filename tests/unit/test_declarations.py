@@ -22,7 +22,7 @@ from paceline.base.options import taken_by
 from paceline.base.requirements import Requirements
 from paceline.base.technique import REGISTRY
 from paceline.cli import application
-from paceline.families.training.core.promises import EqualsDdp, Training
+from paceline.families.training.core.planning.promises import EqualsDdp, Training
 from paceline.spec import content
 from paceline.spec.suite_file import load_suite
 from paceline.spec.user_techniques import declared

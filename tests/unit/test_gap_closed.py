@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.families.training.core import corpus
-from paceline.families.training.core.parameters import wrong_data
+from paceline.families.training.core.data import corpus
+from paceline.families.training.core.planning.parameters import wrong_data
 from paceline.families.training.ops.data_parallel.gap import add_gap_closed
 from paceline.worker.ranks.session import Block, Case, CaseError
 

@@ -37,7 +37,7 @@ def problems(tmp_path: Path, *lines: str) -> list[str]:
         ("from paceline.families.serving.core.engine import core",),
         ("from paceline.families.serving.ops.serve.figures import figures",),
         ("from paceline.families.training import api", "api.replica.Replica"),
-        ("import paceline.families.training.core.corpus as c", "c.load('markov')"),
+        ("import paceline.families.training.core.data.corpus as c", "c.load('markov')"),
         ("from paceline.worker import session",),
         ("import torch as t", "t.distributed.barrier()"),
         ("from scipy import io",),

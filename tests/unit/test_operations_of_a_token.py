@@ -11,9 +11,9 @@ import pytest
 from paceline.base.family import Params
 from paceline.families.datasheet_tables import Datasheet
 from paceline.families.training.api.sizes import SIZES, num_symbols, size_of
-from paceline.families.training.core import figures, measurement
-from paceline.families.training.core.metrics import DERIVED, flops_per_token
-from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.data.setting import Setting
+from paceline.families.training.core.loop import figures, measurement
+from paceline.families.training.core.planning.metrics import DERIVED, flops_per_token
 from paceline.families.training.spec import FAMILY
 from paceline.spec import content
 from paceline.spec.plan import Selection, make_plan

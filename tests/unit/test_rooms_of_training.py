@@ -64,7 +64,7 @@ def test_a_new_folder_is_a_new_operation(copy: PackageCopy) -> None:
     (folder / "spec.py").write_text(
         '''"""A toy."""
 from dataclasses import replace
-from paceline.families.training.core.legality import problems
+from paceline.families.training.core.planning.legality import problems
 from paceline.families.training.ops.data_parallel.spec import OPERATION as OTHER
 
 OPERATION = replace(OTHER, name="toy", summary="nothing", place=99, check=problems)

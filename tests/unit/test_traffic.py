@@ -18,10 +18,10 @@ from paceline.analysis.points import points_of
 from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.decoupled import message_bytes
 from paceline.families.training.api.replica import Cost, Replica, Task
-from paceline.families.training.core import carried, judging
-from paceline.families.training.core.carried import Carried, KernelCounts, tells_techniques_apart
-from paceline.families.training.core.traffic import Traffic, between_halves
-from paceline.families.training.core.trained import Trained
+from paceline.families.training.core.loop import carried, judging
+from paceline.families.training.core.loop.carried import Carried, KernelCounts, tells_techniques_apart
+from paceline.families.training.core.loop.traffic import Traffic, between_halves
+from paceline.families.training.core.loop.trained import Trained
 from paceline.families.training.spec import FAMILY
 from paceline.report.points.page import diagnostic_grid
 from paceline.worker.communication.comm import Comm, Counters

@@ -16,8 +16,8 @@ from pathlib import Path
 from torch import Tensor
 
 from paceline.families.training.api.own import on_device
-from paceline.families.training.core.sandbox import Sandbox, make_sandbox
-from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.data.setting import Setting
+from paceline.families.training.core.proofs.sandbox import Sandbox, make_sandbox
 from paceline.families.training.ops.checkpoint.saving import (
     complain,
     replica_of,

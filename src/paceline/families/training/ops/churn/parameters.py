@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.family import Parameter, Params
-from paceline.families.training.core.parameters import GOAL, MODEL, NONE, RUN, TRAINING
+from paceline.families.training.core.planning.parameters import GOAL, MODEL, NONE, RUN, TRAINING
 
 COMPUTING, SENDING = "kill-computing", "kill-sending"
 LEAST_RANKS = 3

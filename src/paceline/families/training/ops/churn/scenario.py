@@ -21,8 +21,9 @@ from paceline.base.counting import number_of
 from paceline.families.collectives.core.scenarios.hosting import Group, Message, Timeline
 from paceline.families.training.api.rounds import num_rounds, round_ends
 from paceline.families.training.api.sizes import size_of
-from paceline.families.training.core import judging, oracle
-from paceline.families.training.core.corpus import load
+from paceline.families.training.core.data.corpus import load
+from paceline.families.training.core.loop import judging
+from paceline.families.training.core.proofs import oracle
 from paceline.families.training.ops.churn.digests import digest_of
 from paceline.families.training.ops.churn.judge import OUTER_TOLERANCE, CheckedRun, Rules, of_kind
 from paceline.families.training.ops.churn.metrics import CHURN_METRICS

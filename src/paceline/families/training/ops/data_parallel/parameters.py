@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from paceline.base.family import Parameter
-from paceline.families.training.core.parameters import ACTIVATIONS, GOAL, MODEL, OWN, RUN, TRAINING
+from paceline.families.training.core.planning.parameters import ACTIVATIONS, GOAL, MODEL, OWN, RUN, TRAINING
 
 PARAMETERS: tuple[Parameter, ...] = (*OWN, *MODEL, *RUN, ACTIVATIONS, *TRAINING, *GOAL)

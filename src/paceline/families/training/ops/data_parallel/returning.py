@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from paceline.families.training.api.absence import Absence
-from paceline.families.training.core.callback import Callback, Outcome
+from paceline.families.training.core.loop.callback import Callback, Outcome
 from paceline.worker.ranks.session import Session
 
 WATCHED = 25

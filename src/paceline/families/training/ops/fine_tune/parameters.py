@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.family import Parameter
-from paceline.families.training.core.parameters import GOAL, MODEL, RUN, TRAINING
+from paceline.families.training.core.planning.parameters import GOAL, MODEL, RUN, TRAINING
 
 CHANGE: tuple[Parameter, ...] = (
     Parameter(

@@ -17,8 +17,9 @@ from paceline.families.training.api.influence import (
     Run,
     TestGradient,
 )
-from paceline.families.training.core import apart, graphs
+from paceline.families.training.core import apart
 from paceline.families.training.core.apart import RefusedError
+from paceline.families.training.core.planning import graphs
 from paceline.families.training.ops.influence import gossip
 from paceline.families.training.ops.influence.gossip import Gossip
 from paceline.worker.fences.guard import Guard

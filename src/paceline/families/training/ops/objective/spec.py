@@ -6,7 +6,7 @@ from paceline.base.family import Params
 from paceline.base.operation import Operation
 from paceline.base.requirements import DeviceRequirements
 from paceline.base.technique import Technique
-from paceline.families.training.core.graphs import STAR
+from paceline.families.training.core.planning.graphs import STAR
 from paceline.families.training.ops.objective.metrics import METRICS
 from paceline.families.training.ops.objective.parameters import PARAMETERS
 from paceline.families.training.ops.objective.problems import CLASSES, GAME, LOGISTIC, NONCONVEX, NUM_CLASSES
