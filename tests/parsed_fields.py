@@ -57,7 +57,12 @@ PARSED = tuple(
             "a model's endpoint",
             ("families/reasoning", "workflows"),
         ),
-        (f"{IMPORTS}/reading.py", "Foreign", "a file of another tool", (IMPORTS, "cli/exchange.py")),
+        (
+            f"{IMPORTS}/reading.py",
+            "Foreign",
+            "a file of another tool",
+            (IMPORTS, "cli/publishing/exchange.py"),
+        ),
         (f"{IMPORTS}/reading.py", "Reading", "a file of another tool, of one series", (IMPORTS,)),
         (f"{IMPORTS}/reading.py", "Number", "a file of another tool", (IMPORTS,)),
         (f"{IMPORTS}/nccl_side.py", "Side", "a table of nccl-tests", (IMPORTS,)),

@@ -22,7 +22,7 @@ READ = [
     *(p for p in (ROOT / "suites").rglob("*") if p.suffix in {".md", ".yaml"}),
     *(p for p in (ROOT / "reports").rglob("*") if p.suffix in {".html", ".js"} and "vendor" not in p.parts),
     *(ROOT / "src" / "paceline" / "report").glob("*.py"),
-    *(ROOT / "src" / "paceline" / "cli" / "examples").iterdir(),
+    *(ROOT / "src" / "paceline" / "cli" / "authoring" / "examples").iterdir(),
 ]
 KEPT = {"exflow-fewer-hops", 'className: "beside"'}
 """A claim's identity, under which its verdicts go on, and a style of the site."""

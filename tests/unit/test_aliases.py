@@ -26,8 +26,8 @@ from paceline.base.contracts import contract_id
 from paceline.base.errors import UserErrors
 from paceline.base.family import family_names, load_family
 from paceline.cli import application
-from paceline.cli.earlier_code import concurrent_option
 from paceline.cli.options import renamed_option
+from paceline.cli.reproducing.earlier_code import concurrent_option
 from paceline.records.earlier_runs import scan
 from paceline.records.identity import record_id, series_key
 from paceline.records.names import named_today
@@ -436,6 +436,10 @@ def test_earlier_code_is_called_by_the_option_that_it_knows(tmp_path: Path) -> N
     options.write_text('"--share"')
     assert concurrent_option(tmp_path) == "--share"
     options.write_text('"--allow-concurrent"')
+    assert concurrent_option(tmp_path) == "--allow-concurrent"
+    (options.parent / "shared").mkdir()
+    assert concurrent_option(tmp_path) == "--allow-concurrent"
+    options.rename(options.parent / "shared" / "options.py")
     assert concurrent_option(tmp_path) == "--allow-concurrent"
 
 

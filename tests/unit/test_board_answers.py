@@ -12,7 +12,7 @@ from test_findings import KB, MB, claim, known, measured, ratio_of_samples
 from test_site import Page, render
 
 from paceline.cli import application
-from paceline.cli.site import findings_text, write_charts
+from paceline.cli.publishing.site import findings_text, write_charts
 from paceline.report.boards.paying import Paying, paying
 from paceline.report.findings.board_answer import Answer, answer
 from paceline.report.findings.rules import findings

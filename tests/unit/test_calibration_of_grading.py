@@ -15,7 +15,7 @@ from paceline.base.errors import UserError
 from paceline.calibration import grading
 from paceline.calibration.answer_corpus import FOLDER, HELD_OUT, OPEN, SPLITS, answers
 from paceline.calibration.grading import by_exact_match, by_grader, by_library, grading_figures
-from paceline.cli.calibrate import calibrate
+from paceline.cli.measuring.calibrate import calibrate
 from paceline.families.reasoning.core.grading.free_text import Grader
 from paceline.stats.estimates import wilson
 

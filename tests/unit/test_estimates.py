@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from paceline.cli import application
-from paceline.cli.estimates import estimate_text
+from paceline.cli.measuring.estimates import estimate_text
 from paceline.drivers.progress import TimeLeft
 from paceline.records import earlier_runs as earlierruns
 from paceline.records.earlier_runs import RunTimes, here, known_times, plan_estimate, read_times

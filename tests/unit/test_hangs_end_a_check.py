@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from paceline.cli import application, check
+from paceline.cli import application
+from paceline.cli.authoring import check
 from paceline.drivers.progress import RunProgress
 from paceline.spec import content
 from paceline.spec.plan import Plan, Selection, make_plan

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from paceline.base.errors import UserError
 from paceline.base.family import family_names, load_family
 from paceline.cli import application
-from paceline.cli.new import SUITES, example_families
+from paceline.cli.authoring.new import SUITES, example_families
 from paceline.spec.suite_file import load_suite
 from paceline.spec.user_techniques import declared
 

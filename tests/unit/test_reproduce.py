@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from paceline.base.errors import EXIT_INCOMPARABLE, UserError
 from paceline.calibration.trials import run_suite, shorten
 from paceline.cli import application
-from paceline.cli.reproduce import Target, differences, find_target, plan_again
+from paceline.cli.reproducing.reproduce import Target, differences, find_target, plan_again
 from paceline.drivers.machine.hostclass import class_here
 from paceline.records import store as stores
 from paceline.records.identity import new_run_id, record_id
@@ -123,7 +123,7 @@ def no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("it began to measure")
 
     for name in ("measure", "measure_as_it_was", "occupied"):
-        monkeypatch.setattr(f"paceline.cli.reproduce.{name}", refuse)
+        monkeypatch.setattr(f"paceline.cli.reproducing.reproduce.{name}", refuse)
 
 
 @pytest.mark.parametrize("code", ["here", "record"])

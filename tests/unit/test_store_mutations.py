@@ -22,7 +22,7 @@ from click.testing import CliRunner
 
 from paceline.base.errors import EXIT_CODES, EXIT_FAULT, PacelineError, UserError
 from paceline.cli import application
-from paceline.cli.publishing import FORMATS as READER_FORMATS
+from paceline.cli.publishing.for_readers import FORMATS as READER_FORMATS
 from paceline.records.earlier_runs import read_times
 from paceline.records.integrity import retract, verify
 from paceline.records.lookup import find_run, retractions

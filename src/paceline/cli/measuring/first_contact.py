@@ -10,9 +10,9 @@ import click
 
 from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_OK, UserError
+from paceline.cli.measuring.run import describe_plan, say_failures
 from paceline.cli.options import launch_options, machine_options, results_option, warn
-from paceline.cli.run import describe_plan, say_failures
-from paceline.cli.site import build_site, default_output
+from paceline.cli.publishing.site import build_site, default_output
 from paceline.drivers.execute import Outcome
 from paceline.records.store import load, read_record
 from paceline.report.summaries.decided import board_points, summarise, summary_lines

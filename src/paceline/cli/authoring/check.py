@@ -13,7 +13,7 @@ import click
 
 from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_OK, EXIT_REGRESSION, UserError
-from paceline.cli.inspect import check_technique
+from paceline.cli.inspection.inspect import check_technique
 from paceline.cli.options import json_option, machine_options, print_json, warn
 from paceline.drivers.machine.occupation import occupied
 from paceline.spec import content

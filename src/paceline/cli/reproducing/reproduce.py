@@ -17,15 +17,15 @@ from paceline.analysis.reproduction import Reproduction, cannot, judge_reproduct
 from paceline.analysis.runs import compare_runs, incomparable
 from paceline.base.errors import EXIT_INCOMPARABLE, EXIT_OK, EXIT_REGRESSION, InfrastructureError, UserError
 from paceline.base.family import family_names, load_family
-from paceline.cli.earlier_code import Request, measure_as_it_was
-from paceline.cli.obstacles import look_ahead
+from paceline.cli.measuring.run import describe_plan
 from paceline.cli.options import (
     machine_options,
     results_option,
     warn,
     wide_option,
 )
-from paceline.cli.run import describe_plan
+from paceline.cli.reproducing.earlier_code import Request, measure_as_it_was
+from paceline.cli.reproducing.obstacles import look_ahead
 from paceline.drivers.docker_states import IMAGE_MISSING
 from paceline.drivers.execute import Outcome
 from paceline.drivers.machine.devices import on_this_machine

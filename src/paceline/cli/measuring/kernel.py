@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from paceline.base.units import parse_duration
+from paceline.cli.measuring.run import report_outcome
 from paceline.cli.options import (
     json_option,
     launch_options,
@@ -17,7 +18,6 @@ from paceline.cli.options import (
     warn,
     wide_option,
 )
-from paceline.cli.run import report_outcome
 from paceline.families.kernels.core.arithmetic import ITEM_BYTES
 from paceline.spec.launches import Launches
 from paceline.workflows.foreign_kernels import read_candidates, suite_of, write_all

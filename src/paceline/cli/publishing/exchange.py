@@ -18,8 +18,8 @@ from paceline.cli.options import (
     results_option,
     warn,
 )
-from paceline.cli.publishing import FORMATS as READER_FORMATS
-from paceline.cli.publishing import publish, reader_options, refuse_idle
+from paceline.cli.publishing.for_readers import FORMATS as READER_FORMATS
+from paceline.cli.publishing.for_readers import publish, reader_options, refuse_idle
 from paceline.records.imports import FORMATS as IMPORT_FORMATS
 from paceline.records.imports import import_file
 from paceline.records.lookup import find_run

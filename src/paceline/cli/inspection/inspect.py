@@ -17,7 +17,7 @@ from paceline.base.errors import EXIT_OK, EXIT_USAGE, UserError, UserErrors, exp
 from paceline.base.family import family_names, load_family
 from paceline.base.operation import Operation
 from paceline.base.technique import TechniqueSource
-from paceline.cli.loadlogs import show_definitions
+from paceline.cli.inspection.load_logs import show_definitions
 from paceline.cli.options import (
     json_option,
     print_json,

@@ -16,7 +16,7 @@ from paceline.analysis.points import points_of
 from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK, UserError
 from paceline.base.units import format_duration
-from paceline.cli.load_options import asked_of, load_options, server_options, traffic_and_sweep
+from paceline.cli.measuring.load_options import asked_of, load_options, server_options, traffic_and_sweep
 from paceline.cli.options import (
     json_option,
     machine_options,

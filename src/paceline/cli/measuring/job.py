@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from paceline.cli.measuring.run import _selection_options, describe_plan, say_failures
 from paceline.cli.options import renamed_option, results_option, warn
-from paceline.cli.run import _selection_options, describe_plan, say_failures
 from paceline.drivers.execute import collect_job
 from paceline.drivers.job import build_job, read_job
 from paceline.drivers.measure import make_facts

@@ -18,8 +18,8 @@ from paceline.analysis.points import points_of
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.units import format_duration
-from paceline.cli.estimates import estimate_text
-from paceline.cli.memory_table import memory_facts, memory_text
+from paceline.cli.measuring.estimates import estimate_text
+from paceline.cli.measuring.memory_table import memory_facts, memory_text
 from paceline.cli.options import (
     json_option,
     launch_options,

@@ -68,9 +68,14 @@ def measure_as_it_was(
 
 def concurrent_option(tree: Path) -> str:
     """Return the option that measures although another run does, as a checkout's command calls it."""
-    known = (tree / "src" / "paceline" / "cli" / "options.py").read_text(encoding="utf-8")
+    known = _text_of_command_line(tree, "options.py")
     today = "--allow-concurrent"
     return today if today in known else OPTIONS.first(today)
+
+
+def _text_of_command_line(tree: Path, name: str) -> str:
+    """Return a module of a checkout's command line, which once lay in one folder."""
+    return next((tree / "src" / "paceline" / "cli").rglob(name)).read_text(encoding="utf-8")
 
 
 def _measure_in(
@@ -80,7 +85,7 @@ def _measure_in(
     given = plain_form(sealed_path(folder, record.run))  # earlier code reads no compressed records
     given.parent.mkdir(parents=True)
     given.write_bytes(content_of(record.path))
-    known = (tree / "src" / "paceline" / "cli" / "reproduce.py").read_text(encoding="utf-8")
+    known = _text_of_command_line(tree, "reproduce.py")
     options = ["--results", str(folder)]
     options += ["--quiet"] if request.quiet else []
     options += ["--launches", str(request.launches)] if request.launches else []

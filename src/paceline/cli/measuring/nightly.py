@@ -11,9 +11,9 @@ import click
 
 from paceline.base.errors import EXIT_OK
 from paceline.base.units import format_duration
-from paceline.cli.estimates import time_text
+from paceline.cli.measuring.estimates import time_text
 from paceline.cli.options import json_option, print_json, results_option, warn
-from paceline.cli.site import build_site, default_output
+from paceline.cli.publishing.site import build_site, default_output
 from paceline.records.ancestry import ancestry_of
 from paceline.records.earlier_runs import plan_estimate
 from paceline.spec.plan import part_of

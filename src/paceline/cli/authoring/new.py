@@ -9,8 +9,8 @@ import click
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.operation import Operation
 from paceline.base.technique import NAME_RULE, valid_name
+from paceline.cli.authoring.starting import operation_named, text_for
 from paceline.cli.options import Command
-from paceline.cli.starting import operation_named, text_for
 from paceline.spec.user_techniques import declared, suites_for
 from paceline.workflows.conformance import points_of
 

@@ -22,7 +22,7 @@ from paceline.base.errors import UserError
 from paceline.base.family import family_names, load_family
 from paceline.base.technique import TechniqueSource
 from paceline.cli.options import json_option, print_json, published_option, results_option
-from paceline.cli.site_progress import SiteProgress
+from paceline.cli.publishing.site_progress import SiteProgress
 from paceline.records.ancestry import ancestry_of
 from paceline.records.health import FoundHealth, path_of, read_health
 from paceline.records.proofs import read_reports

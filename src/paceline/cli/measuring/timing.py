@@ -12,6 +12,7 @@ import click
 
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK
 from paceline.base.units import format_duration
+from paceline.cli.measuring.run import report_outcome
 from paceline.cli.options import (
     json_option,
     launch_options,
@@ -22,7 +23,6 @@ from paceline.cli.options import (
     warn,
     wide_option,
 )
-from paceline.cli.run import report_outcome
 from paceline.drivers.execute import Outcome
 from paceline.records.store import read_record
 from paceline.spec import content
