@@ -9,7 +9,7 @@ import pytest
 from measured import record_of
 
 from paceline.records.store import RunRecord
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.conformance import results_of
 
 MUTANTS = Path(__file__).parents[1] / "mutants" / "influence"

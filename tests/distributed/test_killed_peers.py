@@ -9,7 +9,7 @@ import pytest
 from measured import record_of
 
 from paceline.records.record import Measurement
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite_file import load_suite
 
 MUTANTS = sorted((Path(__file__).parents[1] / "mutants" / "churn").glob("*.py"))
 REFUSALS = {

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from paceline.spec.content import find_runner
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.footprints import needs_of
 
 STEPS = 3

@@ -16,7 +16,7 @@ import yaml
 from measured import record_of
 
 from paceline.base.technique import read_source
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.conformance import ConformanceResult, results_of
 
 MUTANTS = Path(__file__).parents[1] / "mutants" / "collectives"

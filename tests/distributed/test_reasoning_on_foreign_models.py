@@ -11,7 +11,7 @@ from measured import record_of
 
 from paceline.records.record_file import files_beside
 from paceline.records.store import RunRecord
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite_file import load_suite
 
 sys.path.append(str(Path(__file__).parents[1] / "unit"))
 

@@ -19,7 +19,7 @@ from paceline.records.record_file import files_beside
 from paceline.records.store import RunRecord, read_record
 from paceline.report.exports.choice import Choice
 from paceline.report.exports.formats import render
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite_file import load_suite
 
 TECHNIQUES = ("rebase", "self-consistency", "glimp-router")
 POINT = {"questions": 3, "samples": 2, "orders": 2, "levels": "1-3", "partner": "strong"}

@@ -13,7 +13,7 @@ from paceline.base import aliases
 from paceline.base.family import family_names, load_family
 from paceline.cli.reference import command_line
 from paceline.spec import content
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite_file import load_suite
 
 ROOT = Path(__file__).resolve().parents[2]
 READ = [

@@ -20,8 +20,8 @@ from leftover import processes_of
 from measured import record_of
 
 from paceline.records.record import Measurement
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.worker.network.links import supported
 
 pytestmark = [

@@ -15,8 +15,8 @@ import yaml
 from measured import record_of
 
 from paceline.records.store import RunRecord
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.worker.network.links import supported
 
 pytestmark = [

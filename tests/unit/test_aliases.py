@@ -34,10 +34,10 @@ from paceline.records.names import named_today
 from paceline.records.record_file import content_of
 from paceline.records.store import read_record, record_paths
 from paceline.spec import content
-from paceline.spec.grammar import Versus
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.grammar import Versus
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.nightly.attempts import note_attempt, read_attempts
 
 TABLES = [

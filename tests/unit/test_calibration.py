@@ -20,7 +20,7 @@ from paceline.calibration.trials import (
 )
 from paceline.records.store import RunRecord
 from paceline.spec import content
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite_file import load_suite
 
 pytestmark = pytest.mark.timeout(180)
 """Three runs of 300 trials are twelve seconds of a processor's time."""

@@ -25,10 +25,10 @@ from paceline.records.record import MetricId
 from paceline.records.record_file import content_of
 from paceline.records.store import record_paths
 from paceline.spec import content
-from paceline.spec.plan import Selection, case_id, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, case_id, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 
 IDS = {
     "collectives/all-reduce": "efd43567d5",
@@ -50,9 +50,9 @@ NEW = Metric(name="new", unit="s", better="lower", doc="New.", contract={"what":
 ALL_IDS = """
 import json, re, sys
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 family, operation = sys.argv[1:3]
 runner = load_runner(content.find_runner("local-cpu"))

@@ -19,7 +19,7 @@ from paceline.records.store import Loaded, RunRecord
 from paceline.report.claims.page import claims_page
 from paceline.report.claims.text import STATEMENT, decided_by, found_text
 from paceline.report.site.build import SiteInput, render_site
-from paceline.spec.papers import load_papers
+from paceline.spec.ledger.papers import load_papers
 from paceline.stats.estimates import Estimate
 
 SUITE = "collectives/example"

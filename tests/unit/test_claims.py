@@ -15,8 +15,8 @@ from paceline.records.record import Event
 from paceline.records.store import RunRecord
 from paceline.report.claims.page import claims_page
 from paceline.spec import content
-from paceline.spec.papers import Paper, load_papers
-from paceline.spec.profile import load_runner
+from paceline.spec.ledger.papers import Paper, load_papers
+from paceline.spec.profiles.profile import load_runner
 
 WOBBLE = [1.0, 1.004, 0.996, 1.002, 0.998]
 

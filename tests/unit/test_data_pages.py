@@ -24,7 +24,7 @@ from paceline.report.exports.choice import Choice
 from paceline.report.exports.formats import FORMULA, csv_table
 from paceline.report.site import downloads
 from paceline.report.site.build import SiteInput, render_site
-from paceline.spec.papers import load_papers
+from paceline.spec.ledger.papers import load_papers
 
 HOSTILE = ["=1+1", "+1", "-1+cmd|' /C calc'!A0", "@SUM(1)", "\t=1", "\r=1"]
 

@@ -24,8 +24,8 @@ from paceline.base.technique import REGISTRY
 from paceline.cli import application
 from paceline.families.training.core.planning.promises import EqualsDdp, Training
 from paceline.spec import content
-from paceline.spec.suite_file import load_suite
-from paceline.spec.user_techniques import declared
+from paceline.spec.own.techniques import declared
+from paceline.spec.suites.suite_file import load_suite
 
 OPERATIONS = {
     f"{name}/{operation.name}": (name, operation)

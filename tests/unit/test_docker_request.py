@@ -23,8 +23,8 @@ from paceline.drivers.docker_request import (
 )
 from paceline.drivers.docker_states import REASONS, ending, refusal
 from paceline.drivers.sbom import bill_of_materials, dpkg_packages
-from paceline.spec.container import DockerModel, resolved_docker
-from paceline.spec.profile import in_image, load_runner
+from paceline.spec.profiles.container import DockerModel, resolved_docker
+from paceline.spec.profiles.profile import in_image, load_runner
 
 ROOT = Path(__file__).parents[2]
 GOLDENS = Path(__file__).parent / "goldens"

@@ -17,9 +17,9 @@ from paceline.calibration.trials import calibration_suite, run_suite, shorten
 from paceline.cli import application
 from paceline.records.store import RunRecord
 from paceline.spec import content
-from paceline.spec.launches import Launches
-from paceline.spec.plan import Plan, Selection, make_plan
-from paceline.spec.profile import load_runner
+from paceline.spec.plans.plan import Plan, Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.launches import Launches
 
 POINTS = 6
 

@@ -20,7 +20,7 @@ from paceline.base.technique import TechniqueSource
 from paceline.cli import application
 from paceline.report.boards.techniques import Portrait, constants_grid, fidelity_facts
 from paceline.spec import content
-from paceline.spec.user_techniques import declared
+from paceline.spec.own.techniques import declared
 
 ROOT = content.shipped_root()
 SOURCES = {

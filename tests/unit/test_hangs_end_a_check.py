@@ -17,9 +17,9 @@ from paceline.cli import application
 from paceline.cli.authoring import check
 from paceline.drivers.progress import RunProgress
 from paceline.spec import content
-from paceline.spec.plan import Plan, Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Plan, Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 from paceline.worker.events import EventLog
 from paceline.worker.launch import Launcher
 from paceline.worker.launches.attempt import Ending

@@ -15,7 +15,7 @@ from paceline.records.provenance import suite_facts
 from paceline.report.boards.page import diagnostic_grid as board_diagnostic_grid
 from paceline.report.points.page import diagnostic_grid, headline_grid
 from paceline.report.tables.results import diagnostic_table, suite_tables
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.comparing import comparison_facts
 
 METRICS = ("latency", "wire_bytes", "messages")

@@ -22,7 +22,7 @@ from paceline.cli.measuring.calibrate import calibrate
 from paceline.records.record import Event, Measurement
 from paceline.records.store import RunRecord
 from paceline.report.tables.terminal import display_width
-from paceline.spec.suite import Suite
+from paceline.spec.suites.suite import Suite
 
 DESIGN = Design(launches=12, instances=4, rounds=40)
 SPREAD = {"launch": 0.05, "instance": 0.02, "round": 0.10}

@@ -14,7 +14,7 @@ from paceline.base.errors import UserError
 from paceline.base.family import family_names, load_family
 from paceline.cli import application
 from paceline.spec import content
-from paceline.spec.user_techniques import declared, suites_for
+from paceline.spec.own.techniques import declared, suites_for
 from paceline.workflows.conformance import points_of
 
 EVERY = [

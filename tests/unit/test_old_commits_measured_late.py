@@ -22,7 +22,7 @@ from paceline.records.record import Run
 from paceline.records.record_writer import RecordWriter
 from paceline.records.store import Loaded, RunRecord
 from paceline.spec import content
-from paceline.spec.plan import Plan
+from paceline.spec.plans.plan import Plan
 from paceline.workflows.nightly.alarms import nights_before
 from paceline.workflows.nightly.config import load_nightly
 from paceline.workflows.nightly.night import Night

@@ -16,9 +16,9 @@ from paceline.families.training.core.loop import figures, measurement
 from paceline.families.training.core.planning.metrics import DERIVED, flops_per_token
 from paceline.families.training.spec import FAMILY
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 PEAK = 1e18
 TOKENS_PER_S = 1000.0

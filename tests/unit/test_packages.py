@@ -14,7 +14,7 @@ from paceline.base.errors import UserError
 from paceline.base.requirements import lacking
 from paceline.cli import application
 from paceline.spec import content
-from paceline.spec.user_techniques import declared
+from paceline.spec.own.techniques import declared
 
 TECHNIQUE = '''"""Does what the backend does."""
 from paceline import technique

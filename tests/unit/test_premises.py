@@ -24,9 +24,9 @@ from paceline.records.provenance import suite_facts
 from paceline.records.store import RunRecord
 from paceline.report.claims.premises import premises_text, said_text, scale_text, settled_text
 from paceline.spec import content
-from paceline.spec.grammar import Claim
-from paceline.spec.premises import Premise
-from paceline.spec.suite_file import load_suite
+from paceline.spec.ledger.premises import Premise
+from paceline.spec.suites.grammar import Claim
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.claiming import claim_counts, claim_facts
 
 SLOW = {"ratio_at_most": 0.8}

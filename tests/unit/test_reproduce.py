@@ -24,7 +24,7 @@ from paceline.records.provenance import code_state
 from paceline.records.record_file import run_id_of
 from paceline.records.store import RunRecord, load, read_record
 from paceline.spec import content
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite_file import load_suite
 
 
 @pytest.fixture(scope="module")

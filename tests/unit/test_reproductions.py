@@ -15,8 +15,8 @@ from paceline.records.store import RunRecord
 from paceline.report.claims.headlines import headline_cells, null_text
 from paceline.report.html import Cell, rows_grid
 from paceline.spec import content
-from paceline.spec.papers import Headline, load_papers
-from paceline.spec.suite_file import load_suite
+from paceline.spec.ledger.papers import Headline, load_papers
+from paceline.spec.suites.suite_file import load_suite
 from paceline.stats.estimates import Estimate
 
 SLOW = {"ratio_at_most": 1.05}

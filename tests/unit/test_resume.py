@@ -21,9 +21,9 @@ from paceline.records.identity import new_run_id
 from paceline.records.storage import check_writable, resume_command
 from paceline.records.store import RunRecord
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 
 @pytest.fixture(scope="module")

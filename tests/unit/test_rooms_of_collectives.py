@@ -25,9 +25,9 @@ import sys
 from pathlib import Path
 from paceline.base.family import load_family
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 removed, *paths = sys.argv[1:]
 family = load_family("collectives")

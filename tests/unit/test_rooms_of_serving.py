@@ -17,9 +17,9 @@ PLANS_ALL_OTHERS = """
 import sys
 from paceline.base.family import load_family
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 removed = sys.argv[1]
 assert removed not in load_family("serving").operations

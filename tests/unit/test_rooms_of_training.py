@@ -22,9 +22,9 @@ import sys
 from pathlib import Path
 from paceline.base.family import load_family
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 suites = [load_suite(Path(path)) for path in sys.argv[2:]]
 planned = [s for s in suites if s.model.suite == f"training/{sys.argv[1]}"]

@@ -15,7 +15,7 @@ from paceline.report.site.build import SiteInput, render_site
 from paceline.report.site.documents import doc_sections, read_docs
 from paceline.report.site.search import VARIABLE
 from paceline.spec.content import docs_folder
-from paceline.spec.papers import load_papers
+from paceline.spec.ledger.papers import load_papers
 
 
 def files_of(*records: RunRecord, **extra: Any) -> dict[str, str]:

@@ -36,7 +36,7 @@ from paceline.report.site.documents import read_docs
 from paceline.report.site.folder import MARKER, write_site
 from paceline.report.tables.results import Table, board_table
 from paceline.spec.content import docs_folder
-from paceline.spec.papers import load_papers
+from paceline.spec.ledger.papers import load_papers
 from paceline.stats.estimates import launch_statistic
 
 EVIL = "<script>alert(1)</script>\"'&"

@@ -20,7 +20,7 @@ from paceline.drivers.slurm_script import (
     time_text,
 )
 from paceline.spec import content
-from paceline.spec.cluster import SlurmModel, resolved_slurm
+from paceline.spec.profiles.cluster import SlurmModel, resolved_slurm
 
 GOLDENS = Path(__file__).parent / "goldens"
 REWRITE = "PACELINE_WRITE_GOLDENS"

@@ -28,7 +28,7 @@ from paceline.records.record import Event, dump_line, parse_line
 from paceline.records.record_file import MAX_LINE_BYTES, content_of, run_id_of
 from paceline.records.repair import repair
 from paceline.records.store import load, read_record, record_paths
-from paceline.spec import yamlfile
+from paceline.spec.files import yaml_file
 
 Facts = list[dict[str, Any]]
 HERE = str(Path(__file__).parent)
@@ -346,7 +346,7 @@ def test_an_integer_that_no_record_can_hold_is_refused_where_it_is_given() -> No
     with pytest.raises(ValueError, match="too large a number"):
         count.parse(10**30 - 1)
     with pytest.raises(UserError, match=r"suite.yaml:2:workload.trial: .*too large a number"):
-        yamlfile.parse(f"workload:\n  trial: {10**30 - 1}\n", Path("suite.yaml"))
+        yaml_file.parse(f"workload:\n  trial: {10**30 - 1}\n", Path("suite.yaml"))
 
 
 def test_a_file_beyond_the_limits_is_not_merged_and_its_line_is_not_read_whole(tmp_path: Path) -> None:

@@ -45,9 +45,9 @@ from paceline.families.training.core.memory import held
 from paceline.families.training.core.proofs import oracle
 from paceline.families.training.spec import FAMILY
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 from paceline.stats.estimates import launch_statistic
 from paceline.worker.ranks.session import CaseError, UnsupportedError
 

@@ -14,7 +14,7 @@ from paceline.base.errors import UserError, UserErrors
 from paceline.base.family import family_names, load_family
 from paceline.cli import application
 from paceline.spec import content
-from paceline.spec.user_techniques import declared
+from paceline.spec.own.techniques import declared
 from paceline.workflows.nightly.config import load_nightly
 
 TECHNIQUE = """\

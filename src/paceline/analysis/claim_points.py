@@ -26,7 +26,7 @@ from paceline.base.counting import number_of
 from paceline.base.family import Family
 from paceline.records.record import Run
 from paceline.records.store import RunRecord
-from paceline.spec.premises import SettledBy
+from paceline.spec.ledger.premises import SettledBy
 from paceline.stats.estimates import Estimate, Launches, compare_difference, compare_ratio, estimate_value
 from paceline.stats.unpaired import compare_unpaired, compare_unpaired_difference
 

@@ -18,7 +18,7 @@ from paceline.analysis.points import Point
 from paceline.base.family import Family
 from paceline.base.quantities import Quantity, Witness
 from paceline.records.record import Measurement
-from paceline.spec.premises import Premise, Source
+from paceline.spec.ledger.premises import Premise, Source
 from paceline.stats.estimates import Estimate, Launches, compare_ratio, estimate_value
 
 REACHED = "reproduced"

@@ -19,10 +19,10 @@ from paceline.calibration.trials import Figure, run_suite
 from paceline.records.record import Measurement
 from paceline.records.store import RunRecord
 from paceline.spec import content
-from paceline.spec.grammar import Protocol
-from paceline.spec.instances import instance_errors
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.grammar import Protocol
+from paceline.spec.suites.instances import instance_errors
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.stats.levels import (
     Components,
     Costs,

@@ -15,7 +15,7 @@ from paceline.records.contracts import metric_id
 from paceline.records.identity import host_class, record_id, series_host, series_key, utc
 from paceline.records.limits import MAX_LAUNCH
 from paceline.records.record import Event, Line, Measurement, Run
-from paceline.spec.plan import Plan
+from paceline.spec.plans.plan import Plan
 from paceline.stats.estimates import launch_statistic
 
 KEPT_EVENTS = (

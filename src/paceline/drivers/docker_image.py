@@ -13,7 +13,7 @@ from paceline.base.errors import InfrastructureError
 from paceline.drivers.docker_request import Request, container_name, survey_body
 from paceline.drivers.docker_states import IMAGE_MISSING, IMAGE_UNFIT, WRONG_ARCHITECTURE, refusal
 from paceline.drivers.machine.engine import EngineAwayError, NotThereError, RefusedError, engine_errors
-from paceline.spec.cluster import IMAGE
+from paceline.spec.profiles.cluster import IMAGE
 
 CLASS_LABEL = "io.paceline.image-class"
 REVISION_LABEL = "org.opencontainers.image.revision"

@@ -27,7 +27,7 @@ from paceline.records.record_writer import RecordWriter
 from paceline.records.storage import check_writable, resume_command, storage_errors
 from paceline.records.store import is_recorded, partial_path
 from paceline.spec.content import sha256_file
-from paceline.spec.plan import Plan
+from paceline.spec.plans.plan import Plan
 
 POLL_S = 0.1
 JOBS = "jobs"

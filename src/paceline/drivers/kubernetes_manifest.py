@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from paceline.spec.kubernetes import OWN_PREFIX, RESOURCES
+from paceline.spec.profiles.kubernetes import OWN_PREFIX, RESOURCES
 
 LEAST_LIMIT_S = 600.0
 LOGS = "kubernetes"

@@ -16,8 +16,8 @@ from paceline.drivers.machine.occupation import Occupation
 from paceline.records.identity import new_run_id, utc
 from paceline.records.provenance import code_state, suite_facts, technique_facts, used_files
 from paceline.records.storage import check_writable
-from paceline.spec.plan import Plan
-from paceline.spec.suite import Suite
+from paceline.spec.plans.plan import Plan
+from paceline.spec.suites.suite import Suite
 
 
 def make_facts(

@@ -13,7 +13,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from paceline.spec.cluster import IMAGE
+from paceline.spec.profiles.cluster import IMAGE
 
 LEAST_LIMIT_S = 600.0
 LOGS = "slurm"

@@ -28,8 +28,8 @@ from paceline.records.limits import decoded
 from paceline.records.record import Run, parse_line
 from paceline.records.record_file import lines_of
 from paceline.records.store import record_paths
-from paceline.spec.duration import RUN_SPREAD, Known, Span, block_times, estimate
-from paceline.spec.plan import Plan, observations
+from paceline.spec.plans.duration import RUN_SPREAD, Known, Span, block_times, estimate
+from paceline.spec.plans.plan import Plan, observations
 from paceline.worker.machine.host import host_facts
 
 CACHE_FORMAT = 3

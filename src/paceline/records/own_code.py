@@ -11,8 +11,8 @@ from paceline.base.own_code import INSTALLED
 from paceline.records.own_techniques import text_of
 from paceline.records.parts import OwnCode, OwnFile
 from paceline.records.record import Run
-from paceline.spec.own_code import SOURCES, all_code, named_code
-from paceline.spec.suite import Suite
+from paceline.spec.own.code import SOURCES, all_code, named_code
+from paceline.spec.suites.suite import Suite
 
 OWN: Literal["own_code"] = "own_code"
 """Key of a suite's facts."""

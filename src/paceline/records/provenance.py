@@ -14,11 +14,11 @@ from paceline.base.redaction import redact, redact_source
 from paceline.records.own_code import OWN, own_code_facts
 from paceline.records.own_techniques import source_facts
 from paceline.spec import content
-from paceline.spec.compared import compared_metrics, margin_of
-from paceline.spec.grammar import Claim
-from paceline.spec.own_code import all_code
-from paceline.spec.premises import Premise
-from paceline.spec.suite import Suite
+from paceline.spec.ledger.premises import Premise
+from paceline.spec.own.code import all_code
+from paceline.spec.plans.compared import compared_metrics, margin_of
+from paceline.spec.suites.grammar import Claim
+from paceline.spec.suites.suite import Suite
 
 MAX_DIFF_BYTES = 256 << 10
 MOST_CHANGED = 50

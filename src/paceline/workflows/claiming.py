@@ -15,8 +15,8 @@ from paceline.analysis.headlines import PAPER_VERDICTS, HeadlineResult, LedgerRo
 from paceline.base.errors import UserError, expected_one_of
 from paceline.records.provenance import suite_facts
 from paceline.spec import content
-from paceline.spec.papers import load_papers
-from paceline.spec.suite_file import load_suite
+from paceline.spec.ledger.papers import load_papers
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.stores import load_kept
 
 

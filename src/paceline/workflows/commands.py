@@ -23,7 +23,7 @@ from paceline.families.programs.core.client import OF_RANKS
 from paceline.families.programs.core.reported import full_name, place_of
 from paceline.records.storage import storage_errors
 from paceline.records.store import RunRecord
-from paceline.spec.plan import digest
+from paceline.spec.plans.plan import digest
 from paceline.worker.machine.host import allowed_environment
 
 FAMILY = "programs"

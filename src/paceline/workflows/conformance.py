@@ -36,11 +36,11 @@ from paceline.families.serving.core.mock import FAULTS, Behaviour, Freeze, Gaps,
 from paceline.records.record import Measurement
 from paceline.records.store import RunRecord, read_record
 from paceline.spec import content
-from paceline.spec.plan import CaseKey, Selection, canonical, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
-from paceline.spec.user_techniques import declared
+from paceline.spec.own.techniques import declared
+from paceline.spec.plans.plan import CaseKey, Selection, canonical, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.argument_names import speaks_python
 
 __all__ = [

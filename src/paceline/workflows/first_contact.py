@@ -20,13 +20,13 @@ from paceline.drivers.job import build_job, read_job
 from paceline.drivers.measure import make_facts
 from paceline.records.record_file import run_id_of
 from paceline.records.store import is_recorded, load, sealed_paths
-from paceline.spec.file_kinds import refuse_other_kinds
-from paceline.spec.grammar import TierName
-from paceline.spec.launches import Launches, parse_launches
-from paceline.spec.models import FileModel, validate
-from paceline.spec.unmatched import NothingRunsError
-from paceline.spec.yamlfile import Located
-from paceline.spec.yamlfile import load as load_yaml
+from paceline.spec.files.kinds import refuse_other_kinds
+from paceline.spec.files.models import FileModel, validate
+from paceline.spec.files.yaml_file import Located
+from paceline.spec.files.yaml_file import load as load_yaml
+from paceline.spec.plans.unmatched import NothingRunsError
+from paceline.spec.suites.grammar import TierName
+from paceline.spec.suites.launches import Launches, parse_launches
 from paceline.workflows.running import Prepared, Resumed, prepare
 
 Say = Callable[[str], None]

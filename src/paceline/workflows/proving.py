@@ -29,7 +29,7 @@ from paceline.records.proofs import Proof, ProofReport
 from paceline.records.record import Measurement
 from paceline.records.store import load
 from paceline.spec import content
-from paceline.spec.profile import load_runner
+from paceline.spec.profiles.profile import load_runner
 
 LIMIT_S = 300.0
 PROOF_S = 100.0

@@ -17,7 +17,7 @@ from paceline.base.family import load_family
 from paceline.records.lookup import find_run
 from paceline.report.summaries.decided import newest_points
 from paceline.report.tables.results import format_param, primary_metric
-from paceline.spec.points import same_value
+from paceline.spec.plans.points import same_value
 from paceline.workflows.choosing import Say, expand_suites
 from paceline.workflows.comparing import compare_one
 

@@ -17,7 +17,7 @@ from paceline.cli.inspection.inspect import check_technique
 from paceline.cli.options import json_option, machine_options, print_json, warn
 from paceline.drivers.machine.occupation import occupied
 from paceline.spec import content
-from paceline.spec.profile import load_runner
+from paceline.spec.profiles.profile import load_runner
 from paceline.workflows.conformance import NOT_RUN, ConformanceResult, problems_of, run_conformance
 
 MOST_VALUES = 6

@@ -11,7 +11,7 @@ from paceline.base.operation import Operation
 from paceline.base.technique import NAME_RULE, valid_name
 from paceline.cli.authoring.starting import operation_named, text_for
 from paceline.cli.options import Command
-from paceline.spec.user_techniques import declared, suites_for
+from paceline.spec.own.techniques import declared, suites_for
 from paceline.workflows.conformance import points_of
 
 EXAMPLES = Path(__file__).parent / "examples"

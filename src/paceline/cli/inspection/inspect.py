@@ -26,16 +26,16 @@ from paceline.cli.options import (
 )
 from paceline.report.tables.terminal import listed, terminal_width
 from paceline.spec import content
-from paceline.spec.fence import fence_errors
-from paceline.spec.file_kinds import recognise
-from paceline.spec.grammar import TIERS
-from paceline.spec.papers import load_papers
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.points import points_in
-from paceline.spec.profile import load_runner, runner_schema
-from paceline.spec.suite_file import load_suite
-from paceline.spec.user_techniques import declared
-from paceline.spec.yamlfile import load
+from paceline.spec.files.kinds import recognise
+from paceline.spec.files.yaml_file import load
+from paceline.spec.ledger.papers import load_papers
+from paceline.spec.own.techniques import declared
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.plans.points import points_in
+from paceline.spec.profiles.profile import load_runner, runner_schema
+from paceline.spec.suites.grammar import TIERS
+from paceline.spec.suites.suite_file import load_suite
+from paceline.spec.techniques.fence import fence_errors
 from paceline.workflows.choosing import metrics_today
 from paceline.workflows.stores import stores_of
 
@@ -362,7 +362,7 @@ def check_technique(path: Path, isolation: str = "unisolated") -> None:
 def schema(what: str) -> None:
     """Print the JSON Schema of suite files, runner profiles, nightly files or record lines."""
     if what == "suite":
-        from paceline.spec.grammar import suite_schema  # noqa: PLC0415 - only one of them is asked for
+        from paceline.spec.suites.grammar import suite_schema  # noqa: PLC0415 - only one of them is asked for
 
         print_json(suite_schema())
     elif what == "runner":

@@ -41,7 +41,7 @@ from paceline.cli.options import (
 from paceline.drivers.machine.occupation import occupied
 from paceline.report.tables.terminal import laid_out, terminal_width
 from paceline.spec import content
-from paceline.spec.profile import load_runner
+from paceline.spec.profiles.profile import load_runner
 from paceline.workflows.stores import default_results
 
 TRIALS = 4000

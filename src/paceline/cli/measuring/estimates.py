@@ -7,7 +7,7 @@ from typing import Any
 
 from paceline.base.counting import number_of
 from paceline.base.units import format_duration
-from paceline.spec.plan import Plan
+from paceline.spec.plans.plan import Plan
 
 
 def estimate_text(plan: Plan, estimate: Mapping[str, Any], *, wide: bool = False) -> str:

@@ -17,8 +17,8 @@ from paceline.drivers.execute import Outcome
 from paceline.records.store import load, read_record
 from paceline.report.summaries.decided import board_points, summarise, summary_lines
 from paceline.spec import content
-from paceline.spec.launches import Launches
-from paceline.spec.profile import load_runner
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.launches import Launches
 from paceline.workflows.running import exit_code, perform
 from paceline.workflows.stores import default_results
 

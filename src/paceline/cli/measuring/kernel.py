@@ -19,7 +19,7 @@ from paceline.cli.options import (
     wide_option,
 )
 from paceline.families.kernels.core.arithmetic import ITEM_BYTES
-from paceline.spec.launches import Launches
+from paceline.spec.suites.launches import Launches
 from paceline.workflows.foreign_kernels import read_candidates, suite_of, write_all
 from paceline.workflows.running import earlier_runs, exit_code, perform, prepare
 from paceline.workflows.stores import default_results

@@ -107,7 +107,7 @@ def _say_sides(sides: Sequence[Side]) -> None:
 
 
 def _run(text: str, count: int, options: dict[str, Any]) -> Outcome:
-    from paceline.spec.launches import parse_launches  # noqa: PLC0415 - pydantic only when it is called
+    from paceline.spec.suites.launches import parse_launches  # noqa: PLC0415 - pydantic only when it is called
 
     launches = options["launches"]
     chosen = None

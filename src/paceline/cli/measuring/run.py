@@ -37,8 +37,8 @@ from paceline.records.store import RunRecord, read_record
 from paceline.report.tables.results import suite_tables
 from paceline.report.tables.terminal import terminal_width, wrapped
 from paceline.report.words.stops import stop_lines
-from paceline.spec.grammar import TIERS
-from paceline.spec.plan import Plan, canonical
+from paceline.spec.plans.plan import Plan, canonical
+from paceline.spec.suites.grammar import TIERS
 from paceline.worker.machine.host import memory_bytes
 from paceline.workflows.choosing import parse_filters
 from paceline.workflows.expecting import expectation, expectation_text

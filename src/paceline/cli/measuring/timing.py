@@ -26,8 +26,8 @@ from paceline.cli.options import (
 from paceline.drivers.execute import Outcome
 from paceline.records.store import read_record
 from paceline.spec import content
-from paceline.spec.launches import Launches
-from paceline.spec.profile import load_runner
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.launches import Launches
 from paceline.workflows.commands import (
     Asked,
     missing,

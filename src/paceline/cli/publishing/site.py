@@ -30,8 +30,8 @@ from paceline.records.provenance import suite_facts
 from paceline.records.recordindex import RecordIndex
 from paceline.records.store import Loaded, record_paths
 from paceline.spec import content
-from paceline.spec.papers import load_papers
-from paceline.spec.suite_file import load_suite
+from paceline.spec.ledger.papers import load_papers
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.stores import load_kept, load_stores, published_ids, stores
 
 if TYPE_CHECKING:  # jinja2 is imported by who renders

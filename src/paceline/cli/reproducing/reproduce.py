@@ -44,11 +44,11 @@ from paceline.records.storage import resume_command
 from paceline.records.store import RunRecord, read_record
 from paceline.report.tables.results import board_table, marked, run_comparison_table
 from paceline.spec import content
-from paceline.spec.grammar import TIERS, TierName
-from paceline.spec.plan import CaseKey, Plan, Selection, canonical, make_plan
-from paceline.spec.profile import in_image, load_runner
-from paceline.spec.suite import Suite
-from paceline.spec.user_techniques import join_user_techniques
+from paceline.spec.own.techniques import join_user_techniques
+from paceline.spec.plans.plan import CaseKey, Plan, Selection, canonical, make_plan
+from paceline.spec.profiles.profile import in_image, load_runner
+from paceline.spec.suites.grammar import TIERS, TierName
+from paceline.spec.suites.suite import Suite
 from paceline.workflows.choosing import expand_suites
 from paceline.workflows.running import earlier_runs, exit_code
 from paceline.workflows.stores import default_results, stores

@@ -20,7 +20,7 @@ from paceline.report.claims.page import claims_page
 from paceline.report.claims.premises import SETTLES
 from paceline.report.claims.text import OWN_BOUND, found_text, sides
 from paceline.report.tables.terminal import laid_out, terminal_width
-from paceline.spec.premises import SettledBy
+from paceline.spec.ledger.premises import SettledBy
 from paceline.workflows.claiming import claim_counts, claim_facts, current_ledger, headline_facts
 
 

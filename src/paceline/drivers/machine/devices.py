@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from paceline.spec.profile import RunnerProfile
+from paceline.spec.profiles.profile import RunnerProfile
 
 HERE = frozenset({"local", "debug"})
 """Drivers whose ranks see this machine's devices."""

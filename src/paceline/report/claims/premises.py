@@ -10,7 +10,7 @@ from paceline.base.counting import number_of
 from paceline.report.tables.results import format_param
 from paceline.report.words.bounds import with_ends, written
 from paceline.report.words.estimates import ABSENT
-from paceline.spec.premises import SettledBy
+from paceline.spec.ledger.premises import SettledBy
 
 WHOSE: Mapping[Whose, str] = {
     "paper": "the paper's own",

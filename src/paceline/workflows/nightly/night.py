@@ -28,7 +28,7 @@ from paceline.records.identity import utc
 from paceline.records.integrity import append_event
 from paceline.records.record import Event, Measurement, Run
 from paceline.records.store import Loaded, RunRecord, read_record
-from paceline.spec.plan import CaseKey, Plan, Selection, canonical, make_plan, part_of
+from paceline.spec.plans.plan import CaseKey, Plan, Selection, canonical, make_plan, part_of
 from paceline.workflows.nightly.agenda import (
     NOTHING_RUNS,
     Agenda,

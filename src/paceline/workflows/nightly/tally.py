@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from paceline.analysis.gate import Decision
 from paceline.analysis.points import WRONG, compared, points_of
 from paceline.records.store import RunRecord
-from paceline.spec.plan import Plan
+from paceline.spec.plans.plan import Plan
 
 Series = tuple[str, str, str, str]
 LEFT_OUT = ("skipped", "unsupported")

@@ -18,9 +18,9 @@ from pydantic import (
 )
 
 from paceline.base.units import parse_duration
-from paceline.spec.launches import LIMIT, Launches, parse_launches
-from paceline.spec.models import FileModel
-from paceline.spec.premises import Premise
+from paceline.spec.files.models import FileModel
+from paceline.spec.ledger.premises import Premise
+from paceline.spec.suites.launches import LIMIT, Launches, parse_launches
 
 RawScalar = str | int | float | bool | None
 TierName = Literal["quick", "standard", "full"]

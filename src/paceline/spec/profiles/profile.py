@@ -14,13 +14,13 @@ from paceline.base.errors import UserError, expected_one_of
 from paceline.base.redaction import names_a_secret
 from paceline.base.technique import valid_name
 from paceline.base.units import parse_duration, parse_rate, parse_size
-from paceline.spec.cluster import HostsModel, SlurmModel, resolved_slurm, slurm_problems
-from paceline.spec.container import DockerModel, docker_problems, resolved_docker
-from paceline.spec.file_kinds import refuse_other_kinds
-from paceline.spec.kubernetes import KubernetesModel, kubernetes_problems, resolved_kubernetes
-from paceline.spec.models import FileModel, validate
-from paceline.spec.names import described
-from paceline.spec.yamlfile import Located, load
+from paceline.spec.files.earlier_names import described
+from paceline.spec.files.kinds import refuse_other_kinds
+from paceline.spec.files.models import FileModel, validate
+from paceline.spec.files.yaml_file import Located, load
+from paceline.spec.profiles.cluster import HostsModel, SlurmModel, resolved_slurm, slurm_problems
+from paceline.spec.profiles.container import DockerModel, docker_problems, resolved_docker
+from paceline.spec.profiles.kubernetes import KubernetesModel, kubernetes_problems, resolved_kubernetes
 
 DriverName = Literal["local", "debug", "docker", "slurm", "hosts", "kubernetes"]
 

@@ -11,9 +11,9 @@ from pydantic import Field
 
 from paceline.base.redaction import names_a_secret
 from paceline.base.units import parse_duration, parse_size
-from paceline.spec.cluster import IMAGE
-from paceline.spec.container import USER
-from paceline.spec.models import FileModel
+from paceline.spec.files.models import FileModel
+from paceline.spec.profiles.cluster import IMAGE
+from paceline.spec.profiles.container import USER
 
 SIZES = ("memory_per_node", "shm_size", "tmp_size")
 DURATIONS = ("time_limit", "pending_seconds", "poll_seconds", "unreachable_seconds")

@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 from paceline.base.errors import UserError, UserErrors, nearest
 from paceline.base.family import Scalar
 from paceline.base.units import format_size
-from paceline.spec.plan import Plan, Selection
-from paceline.spec.points import matches, points_in
-from paceline.spec.profile import RunnerProfile
-from paceline.spec.suite import Suite
+from paceline.spec.plans.plan import Plan, Selection
+from paceline.spec.plans.points import matches, points_in
+from paceline.spec.profiles.profile import RunnerProfile
+from paceline.spec.suites.suite import Suite
 
 MAX_SHOWN = 12
 NO_POINT = "no point of it is left"

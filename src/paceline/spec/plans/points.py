@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.family import Parameter, Scalar
-from paceline.spec.grammar import RawScalar, Tier
-from paceline.spec.own_code import place_of, with_code
-from paceline.spec.profile import RunnerProfile
-from paceline.spec.suite import Suite
+from paceline.spec.own.code import place_of, with_code
+from paceline.spec.profiles.profile import RunnerProfile
+from paceline.spec.suites.grammar import RawScalar, Tier
+from paceline.spec.suites.suite import Suite
 
 
 def points_in(suite: Suite, tier: Tier | None, runner: RunnerProfile) -> Iterator[dict[str, Scalar]]:

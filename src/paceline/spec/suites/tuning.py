@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.family import Scalar
-from paceline.spec.grammar import Claim, RawScalar, Tuning
-from paceline.spec.yamlfile import KeyPath, Located
+from paceline.spec.files.yaml_file import KeyPath, Located
+from paceline.spec.suites.grammar import Claim, RawScalar, Tuning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

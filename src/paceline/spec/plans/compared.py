@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from paceline.base.units import parse_duration
-from paceline.spec.grammar import Protocol
-from paceline.spec.launches import Launches
-from paceline.spec.suite import Suite
+from paceline.spec.suites.grammar import Protocol
+from paceline.spec.suites.launches import Launches
+from paceline.spec.suites.suite import Suite
 from paceline.stats.sequential import CORRECTION, design
 
 

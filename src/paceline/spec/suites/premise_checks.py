@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.family import Family
-from paceline.spec.grammar import SuiteModel
-from paceline.spec.premises import Premise, Source
-from paceline.spec.yamlfile import KeyPath, Located
+from paceline.spec.files.yaml_file import KeyPath, Located
+from paceline.spec.ledger.premises import Premise, Source
+from paceline.spec.suites.grammar import SuiteModel
 
 NUMERIC = ("size", "count", "number", "duration", "rate")
 """Kinds of parameters that are numbers in base units."""

@@ -21,7 +21,7 @@ from paceline.base.aliases import (
     Renamed,
     RenamedValues,
 )
-from paceline.spec.yamlfile import KeyPath, Located
+from paceline.spec.files.yaml_file import KeyPath, Located
 
 
 def described(located: Located) -> Located:

@@ -2,7 +2,7 @@
 
 Anchors and aliases are refused (a few lines of them expand to gigabytes), duplicate keys are errors instead of silent
 overrides, tags that build objects do not exist, and files above one mebibyte are not read. What YAML 1.1 and 1.2 read
-differently is refused with its line (``yamlversions``).
+differently is refused with its line (``yaml_versions``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import yaml
 
 from paceline.base.errors import UserError
 from paceline.base.units import bounded
-from paceline.spec.yamlversions import core_float, doubt
+from paceline.spec.files.yaml_versions import core_float, doubt
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32

@@ -11,7 +11,7 @@ from typing import Any
 from paceline.base.errors import UserError
 from paceline.base.family import Family, Params, Scalar
 from paceline.base.own_code import OwnCode, find_code
-from paceline.spec.suite import Suite
+from paceline.spec.suites.suite import Suite
 
 SOURCES = "sources"
 """The parameter that holds the digest: a point with other code is another point."""

@@ -15,8 +15,12 @@ from paceline.base.errors import UserError, UserErrors, expected_one_of
 from paceline.base.family import MOST_HEADLINE, Parameter, load_family
 from paceline.base.technique import valid_name
 from paceline.spec import content
-from paceline.spec.file_kinds import refuse_other_kinds
-from paceline.spec.grammar import (
+from paceline.spec.files.earlier_names import suite_named_today
+from paceline.spec.files.kinds import refuse_other_kinds
+from paceline.spec.files.models import validate
+from paceline.spec.files.yaml_file import KeyPath, load
+from paceline.spec.ledger.papers import load_papers
+from paceline.spec.suites.grammar import (
     Claim,
     Protocol,
     RawScalar,
@@ -27,14 +31,10 @@ from paceline.spec.grammar import (
     Versus,
     merge_protocol,
 )
-from paceline.spec.instances import instance_errors
-from paceline.spec.models import validate
-from paceline.spec.names import suite_named_today
-from paceline.spec.papers import load_papers
-from paceline.spec.premise_checks import premise_errors
-from paceline.spec.suite import Suite
-from paceline.spec.tuning import Choice, trial_errors, unstated_errors, workload_errors
-from paceline.spec.yamlfile import KeyPath, load
+from paceline.spec.suites.instances import instance_errors
+from paceline.spec.suites.premise_checks import premise_errors
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.tuning import Choice, trial_errors, unstated_errors, workload_errors
 
 OF_ANY_FAMILY = ("calibration", "tour")
 """Suites below these names have any family: those that measure the harness itself, and those of `make bench`."""

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from paceline.base.units import parse_duration, parse_size
-from paceline.spec.cluster import IMAGE
-from paceline.spec.models import FileModel
+from paceline.spec.files.models import FileModel
+from paceline.spec.profiles.cluster import IMAGE
 
 SIZES = ("memory", "shm_size", "tmp_size", "job_size")
 DURATIONS = ("time_limit", "unreachable_seconds")

@@ -17,13 +17,13 @@ from paceline.base.counting import number_of
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.family import Family, Scalar, load_family
 from paceline.base.requirements import present
-from paceline.spec.compared import planned_protocol, stop_rule
-from paceline.spec.duration import Observation, estimate
-from paceline.spec.grammar import TechniqueEntry, Tier, TierName, merge_protocol
-from paceline.spec.launches import Launches
-from paceline.spec.points import excluded, matches, points_in
-from paceline.spec.profile import RunnerProfile
-from paceline.spec.suite import Entry, Suite
+from paceline.spec.plans.compared import planned_protocol, stop_rule
+from paceline.spec.plans.duration import Observation, estimate
+from paceline.spec.plans.points import excluded, matches, points_in
+from paceline.spec.profiles.profile import RunnerProfile
+from paceline.spec.suites.grammar import TechniqueEntry, Tier, TierName, merge_protocol
+from paceline.spec.suites.launches import Launches
+from paceline.spec.suites.suite import Entry, Suite
 
 PLAN_FORMAT = 1
 CaseKey = tuple[str, str, str]

@@ -11,7 +11,7 @@ from pydantic import Field
 from paceline.base.counting import number_of
 from paceline.base.redaction import names_a_secret
 from paceline.base.units import parse_duration, parse_size
-from paceline.spec.models import FileModel
+from paceline.spec.files.models import FileModel
 
 IMAGE = re.compile(r"(?P<name>[^@\s]+)@(?P<digest>sha256:[0-9a-f]{64})")
 """An image of a registry by its digest; a tag before it is allowed and says nothing."""

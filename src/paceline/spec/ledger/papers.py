@@ -11,10 +11,10 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from paceline.base.errors import UserError
 from paceline.spec import content
-from paceline.spec.file_kinds import refuse_other_kinds
-from paceline.spec.models import FileModel
-from paceline.spec.premises import SettledBy
-from paceline.spec.yamlfile import load
+from paceline.spec.files.kinds import refuse_other_kinds
+from paceline.spec.files.models import FileModel
+from paceline.spec.files.yaml_file import load
+from paceline.spec.ledger.premises import SettledBy
 
 
 class Headline(FileModel):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from paceline.base.errors import UserError
 from paceline.base.family import Family
-from paceline.spec.grammar import SuiteModel
-from paceline.spec.yamlfile import Located
+from paceline.spec.files.yaml_file import Located
+from paceline.spec.suites.grammar import SuiteModel
 
 
 def instance_errors(model: SuiteModel, family: Family, located: Located) -> Iterator[UserError]:

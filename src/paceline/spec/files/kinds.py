@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.base.errors import UserError, nearest
-from paceline.spec.yamlfile import Located
+from paceline.spec.files.yaml_file import Located
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

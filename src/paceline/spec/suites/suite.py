@@ -10,12 +10,12 @@ from paceline.base.declarations import Place, accepts, described
 from paceline.base.errors import UserError, UserErrors, expected_one_of
 from paceline.base.family import Family, Scalar
 from paceline.base.technique import TechniqueSource, valid_name
-from paceline.spec.grammar import (
+from paceline.spec.files.yaml_file import KeyPath, Located
+from paceline.spec.ledger.papers import Paper
+from paceline.spec.suites.grammar import (
     SuiteModel,
     TechniqueEntry,
 )
-from paceline.spec.papers import Paper
-from paceline.spec.yamlfile import KeyPath, Located
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

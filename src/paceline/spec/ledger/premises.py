@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from paceline.base.family import Scalar
-from paceline.spec.models import FileModel
+from paceline.spec.files.models import FileModel
 
 SettledBy = Literal["gpu", "parameters", "time", "setting"]
 """What would meet a premise: an accelerator, a larger model, a longer run, or another link, text or implementation."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from paceline.base.errors import UserError, UserErrors, expected_one_of
-from paceline.spec.yamlfile import Located
+from paceline.spec.files.yaml_file import Located
 
 Model = TypeVar("Model", bound=BaseModel)
 

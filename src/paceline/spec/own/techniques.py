@@ -10,11 +10,11 @@ from paceline.base.errors import UserError, UserErrors
 from paceline.base.family import load_family
 from paceline.base.technique import TechniqueSource, read_source
 from paceline.spec import content
-from paceline.spec.grammar import SuiteModel, Tuning
-from paceline.spec.models import validate
-from paceline.spec.suite import Suite
-from paceline.spec.technique_rules import technique_errors
-from paceline.spec.yamlfile import load
+from paceline.spec.files.models import validate
+from paceline.spec.files.yaml_file import load
+from paceline.spec.suites.grammar import SuiteModel, Tuning
+from paceline.spec.suites.suite import Suite
+from paceline.spec.techniques.rules import technique_errors
 
 MAX_SHOWN = 12
 
