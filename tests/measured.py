@@ -10,7 +10,7 @@ import seeds
 import yaml
 
 from paceline.drivers.measure import measure
-from paceline.records.store import RunRecord, read_record
+from paceline.records.store.folder import RunRecord, read_record
 from paceline.spec import content
 from paceline.spec.plans.plan import Selection, make_plan
 from paceline.spec.profiles.profile import load_runner

@@ -20,8 +20,8 @@ from leftover import GONE_WITHIN_S, assert_nothing_left, processes_of
 
 import paceline
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK
-from paceline.records.record_file import content_of
-from paceline.records.store import RunRecord, read_record, record_paths
+from paceline.records.format.record_file import content_of
+from paceline.records.store.folder import RunRecord, read_record, record_paths
 from paceline.worker.network.links import supported
 
 CONTENT = Path(__file__).parent / "faulty"

@@ -16,7 +16,7 @@ import torch.multiprocessing as processes
 from measured import record_of
 
 from paceline.base.errors import UserError
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.spec import content
 from paceline.spec.profiles.profile import load_runner
 from paceline.spec.suites.suite_file import load_suite

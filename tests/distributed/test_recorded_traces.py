@@ -15,8 +15,8 @@ from paceline.families.reasoning.core.block.recorded import check_questions, sou
 from paceline.families.reasoning.core.problems.embedded import decode, draw, extract
 from paceline.families.reasoning.core.questions.reading import Procedural
 from paceline.families.reasoning.core.recordings.trace_files import read, save
-from paceline.records.record_file import files_beside
-from paceline.records.store import RunRecord, read_record
+from paceline.records.format.record_file import files_beside
+from paceline.records.store.folder import RunRecord, read_record
 from paceline.report.exports.choice import Choice
 from paceline.report.exports.formats import render
 from paceline.spec.suites.suite_file import load_suite

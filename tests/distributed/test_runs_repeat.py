@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paceline.drivers.measure import measure
-from paceline.records.store import read_record
+from paceline.records.store.folder import read_record
 from paceline.spec import content
 from paceline.spec.plans.plan import Selection, make_plan
 from paceline.spec.profiles.profile import load_runner

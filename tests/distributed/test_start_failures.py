@@ -21,8 +21,8 @@ from measured import record_of
 from paceline.analysis.failures import Failure, grouped
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK, PrerequisiteError
 from paceline.drivers.machine.state import STATE_VARIABLE
-from paceline.records.record_file import content_of
-from paceline.records.store import RunRecord, load, read_record, record_paths
+from paceline.records.format.record_file import content_of
+from paceline.records.store.folder import RunRecord, load, read_record, record_paths
 from paceline.spec.suites.suite_file import load_suite
 from paceline.worker import inprocess
 from paceline.worker.communication.transport import ThreadHub, ThreadTransport

@@ -25,8 +25,8 @@ from dockerd import Engine
 
 from paceline.base.errors import InfrastructureError
 from paceline.drivers.machine.engine import open_engine
-from paceline.records.record_file import lines_of
-from paceline.records.store import record_paths
+from paceline.records.format.record_file import lines_of
+from paceline.records.store.folder import record_paths
 
 pytestmark = pytest.mark.docker
 FAILING = Path(__file__).parent / "failing"

@@ -13,7 +13,7 @@ from paceline.base.errors import UserError
 from paceline.base.family import family_names, load_family
 from paceline.cli.metric_tables import filled
 from paceline.cli.reference import PAGES
-from paceline.records.lookup import find_run
+from paceline.records.store.lookup import find_run
 from paceline.report.tables.results import board_table
 from paceline.spec import content
 

@@ -19,7 +19,7 @@ import yaml
 from leftover import processes_of
 from measured import record_of
 
-from paceline.records.record import Measurement
+from paceline.records.format.record import Measurement
 from paceline.spec.suites.suite import Suite
 from paceline.spec.suites.suite_file import load_suite
 from paceline.worker.network.links import supported

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from measured import record_of
 
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.spec.suites.suite import Suite
 from paceline.spec.suites.suite_file import load_suite
 from paceline.worker.network.links import supported

@@ -13,7 +13,7 @@ from paceline.analysis.points import grade_of
 from paceline.drivers.collect import ISOLATED_FLAGS, Collector
 from paceline.families.kernels.core import starting
 from paceline.families.kernels.core.sandboxed import cases
-from paceline.records.record import Measurement
+from paceline.records.format.record import Measurement
 from paceline.report.tables.results import FLAGS
 from paceline.spec import content
 from paceline.spec.plans.plan import Selection, make_plan

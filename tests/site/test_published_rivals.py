@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from paceline.analysis.claims import ClaimResult, evaluate, with_own_suites
-from paceline.records.provenance import suite_facts
-from paceline.records.store import RunRecord
+from paceline.records.origin.provenance import suite_facts
+from paceline.records.store.folder import RunRecord
 from paceline.spec import content
 from paceline.spec.suites.suite import Suite
 from paceline.spec.suites.suite_file import load_suite

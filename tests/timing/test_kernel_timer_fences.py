@@ -10,7 +10,7 @@ import pytest
 import yaml
 from measured import fenced_runner, record_of
 
-from paceline.records.record import Measurement
+from paceline.records.format.record import Measurement
 from paceline.spec.suites.suite_file import load_suite
 
 SOURCE = """

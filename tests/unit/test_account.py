@@ -12,7 +12,7 @@ import pytest
 
 from paceline.base.account import home_folder, user_name
 from paceline.drivers.machine.state import STATE_VARIABLE
-from paceline.records.store import load
+from paceline.records.store.folder import load
 from paceline.spec import content
 
 UID = "12345"

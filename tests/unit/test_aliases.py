@@ -29,10 +29,10 @@ from paceline.cli import application
 from paceline.cli.options import renamed_option
 from paceline.cli.reproducing.earlier_code import concurrent_option
 from paceline.records.earlier_runs import scan
+from paceline.records.format.earlier_names import named_today
+from paceline.records.format.record_file import content_of
 from paceline.records.identity import record_id, series_key
-from paceline.records.names import named_today
-from paceline.records.record_file import content_of
-from paceline.records.store import read_record, record_paths
+from paceline.records.store.folder import read_record, record_paths
 from paceline.spec import content
 from paceline.spec.plans.plan import Selection, make_plan
 from paceline.spec.profiles.profile import load_runner

@@ -12,7 +12,7 @@ from test_site import Page, render
 
 from paceline.analysis.points import points_of
 from paceline.families.reasoning.core.planning.metrics import ANOTHER_MODELS
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.report.points import answers, tradeoffs
 from paceline.report.words.estimates import ABSENT
 from paceline.stats.estimates import wilson

@@ -18,7 +18,7 @@ from paceline.calibration.trials import (
     verdicts,
     write_figures,
 )
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.spec import content
 from paceline.spec.suites.suite_file import load_suite
 

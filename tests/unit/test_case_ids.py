@@ -19,11 +19,11 @@ from representatives import first_of_each
 
 from paceline.base.contracts import contract_id, known_contract_ids
 from paceline.base.family import Metric, family_names, load_family
-from paceline.records.contracts import unknown
-from paceline.records.names import named_today
-from paceline.records.record import MetricId
-from paceline.records.record_file import content_of
-from paceline.records.store import record_paths
+from paceline.records.format.contracts import unknown
+from paceline.records.format.earlier_names import named_today
+from paceline.records.format.record import MetricId
+from paceline.records.format.record_file import content_of
+from paceline.records.store.folder import record_paths
 from paceline.spec import content
 from paceline.spec.plans.plan import Selection, case_id, make_plan
 from paceline.spec.profiles.profile import load_runner
@@ -188,7 +188,7 @@ def test_records_of_an_earlier_version_are_known(monkeypatch: pytest.MonkeyPatch
         statistic="median",
         contract_id=contract_id("collectives", latency),
     )
-    monkeypatch.setattr("paceline.records.contracts._of_today", lambda *_: replace(latency, version=3))
+    monkeypatch.setattr("paceline.records.format.contracts._of_today", lambda *_: replace(latency, version=3))
     assert unknown("collectives", of_record) is None
     told = unknown("collectives", of_record.model_copy(update={"contract_id": "0123456789ab"}))
     assert told == "latency: this version knows no contract 0123456789ab of it"

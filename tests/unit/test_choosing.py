@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from test_findings import KB, MB, known, measured
 from test_site import Page, render
 
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.report.boards.choosing import Choice, choices, offers
 
 ALIKE = {"native": 1e-3, "tree": 1e-3}

@@ -15,7 +15,7 @@ from test_site import Page
 from paceline.analysis.claim_verdicts import expectation_text
 from paceline.analysis.claims import ClaimResult, evaluate
 from paceline.analysis.headlines import ledger
-from paceline.records.store import Loaded, RunRecord
+from paceline.records.store.folder import Loaded, RunRecord
 from paceline.report.claims.page import claims_page
 from paceline.report.claims.text import STATEMENT, decided_by, found_text
 from paceline.report.site.build import SiteInput, render_site

@@ -12,8 +12,8 @@ from paceline.analysis.compare import compare_points, confirm, ranks, suspicions
 from paceline.analysis.points import Point, grade_of, points_of
 from paceline.analysis.runs import compare_runs, incomparable
 from paceline.base.family import load_family
-from paceline.records.record import Run
-from paceline.records.store import RunRecord
+from paceline.records.format.record import Run
+from paceline.records.store.folder import RunRecord
 from paceline.report.words.estimates import format_effect, format_estimate
 from paceline.stats.estimates import Estimate
 

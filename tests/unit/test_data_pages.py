@@ -18,7 +18,7 @@ from paceline.analysis.claims import ClaimResult
 from paceline.analysis.compare import compare_points
 from paceline.analysis.headlines import ledger
 from paceline.analysis.points import points_of
-from paceline.records.store import Loaded, RunRecord
+from paceline.records.store.folder import Loaded, RunRecord
 from paceline.report.charts import badges
 from paceline.report.exports.choice import Choice
 from paceline.report.exports.formats import FORMULA, csv_table

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from paceline.analysis.claims import evaluate
-from paceline.records.provenance import suite_facts
+from paceline.records.origin.provenance import suite_facts
 from paceline.spec import content
 from paceline.spec.plans.plan import Plan, Selection, make_plan
 from paceline.spec.profiles.profile import load_runner

@@ -22,8 +22,8 @@ from paceline.cli.measuring.estimates import estimate_text
 from paceline.drivers.progress import TimeLeft
 from paceline.records import earlier_runs as earlierruns
 from paceline.records.earlier_runs import RunTimes, here, known_times, plan_estimate, read_times
-from paceline.records.record import Event, Run
-from paceline.records.record_writer import RecordWriter
+from paceline.records.format.record import Event, Run
+from paceline.records.store.record_writer import RecordWriter
 from paceline.spec import content
 from paceline.spec.plans.duration import ACCELERATORS, Known, Span, estimate
 from paceline.spec.plans.plan import Plan, Selection, make_plan, observations, part_of

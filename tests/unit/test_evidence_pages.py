@@ -11,8 +11,8 @@ from test_site import Page, failed, measurement, record, render, run_line
 
 from paceline.analysis.compare import compare_points
 from paceline.analysis.points import points_of
-from paceline.records.record import Measurement
-from paceline.records.store import RunRecord
+from paceline.records.format.record import Measurement
+from paceline.records.store.folder import RunRecord
 from paceline.report.boards import noise
 from paceline.report.boards.standing import select
 from paceline.report.html import Grid

@@ -25,8 +25,8 @@ from paceline.base.errors import UserError
 from paceline.cli import application
 from paceline.records.identity import record_id
 from paceline.records.imports import import_file
-from paceline.records.integrity import verify
-from paceline.records.store import RunRecord, read_record
+from paceline.records.store.folder import RunRecord, read_record
+from paceline.records.store.integrity import verify
 from paceline.report.exports.choice import Choice
 from paceline.report.exports.formats import CSV_COLUMNS, render, write
 from paceline.report.exports.nccl_tests import fit

@@ -16,7 +16,7 @@ from paceline.analysis.claim_verdicts import NullFound
 from paceline.analysis.claims import ClaimResult
 from paceline.analysis.compare import Comparison, compare_points, ranks
 from paceline.base.family import family_names, load_family
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.report.boards.standing import Board, select
 from paceline.report.charts.small import standalone
 from paceline.report.claims.partly import part_text

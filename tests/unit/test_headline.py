@@ -11,7 +11,7 @@ from paceline.analysis.compare import compare_points
 from paceline.analysis.points import headline, points_of
 from paceline.base.errors import UserError, UserErrors
 from paceline.base.family import MOST_HEADLINE, load_family
-from paceline.records.provenance import suite_facts
+from paceline.records.origin.provenance import suite_facts
 from paceline.report.boards.page import diagnostic_grid as board_diagnostic_grid
 from paceline.report.points.page import diagnostic_grid, headline_grid
 from paceline.report.tables.results import diagnostic_table, suite_tables

@@ -14,8 +14,8 @@ from test_site import Page, record
 from paceline.base.errors import UserError
 from paceline.cli import application
 from paceline.cli.publishing.site import measured_tests
-from paceline.records.health import FoundHealth, Health, path_of, read_health
-from paceline.records.store import Loaded
+from paceline.records.store.folder import Loaded
+from paceline.records.store.health import FoundHealth, Health, path_of, read_health
 from paceline.report.runs import health
 from paceline.report.site.data import Site, SiteInput
 from paceline.report.site.kinds.reliability import reliability_page
@@ -164,7 +164,7 @@ def test_a_file_that_is_none_costs_the_page_a_sentence(name: str, tmp_path: Path
 def test_a_folder_and_what_is_too_long_are_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path_of(tmp_path / "a").mkdir(parents=True)
     assert "not a plain file" in read_health([path_of(tmp_path / "a")]).problems[0]
-    monkeypatch.setattr("paceline.records.health.MAX_BYTES", 100)
+    monkeypatch.setattr("paceline.records.store.health.MAX_BYTES", 100)
     assert "longer than 100 bytes" in found(tmp_path / "b", document()).problems[0]
 
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from test_site import EVIL, SUITE, Page, measurement, record, render, run_line
 
 from paceline.analysis.changes import LEAST_LEVEL
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.report.boards.standing import select
 from paceline.report.site import home
 

@@ -16,8 +16,8 @@ from paceline.analysis.points import points_of
 from paceline.analysis.reproduction import judge_reproduction
 from paceline.analysis.trend import histories
 from paceline.base.family import load_family
-from paceline.records.record import Event
-from paceline.records.store import RunRecord
+from paceline.records.format.record import Event
+from paceline.records.store.folder import RunRecord
 from paceline.report.boards.standing import select
 from paceline.report.tables.results import suite_tables
 from paceline.report.words.estimates import verdict_text

@@ -19,8 +19,8 @@ from paceline.calibration.level_tables import level_table
 from paceline.calibration.levels import Design, figures_of, level_figures
 from paceline.calibration.trials import Figure, write_figures
 from paceline.cli.measuring.calibrate import calibrate
-from paceline.records.record import Event, Measurement
-from paceline.records.store import RunRecord
+from paceline.records.format.record import Event, Measurement
+from paceline.records.store.folder import RunRecord
 from paceline.report.tables.terminal import display_width
 from paceline.spec.suites.suite import Suite
 

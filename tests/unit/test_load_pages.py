@@ -9,7 +9,7 @@ import pytest
 import record_factory
 
 from paceline.analysis.points import points_of
-from paceline.records.store import Loaded
+from paceline.records.store.folder import Loaded
 from paceline.report.charts import large
 from paceline.report.charts.load import CallBar, calls_chart, share_chart
 from paceline.report.points.calls import call_charts, call_grid

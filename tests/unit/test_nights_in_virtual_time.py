@@ -18,8 +18,8 @@ from test_estimates import event
 from paceline.base.errors import InfrastructureError
 from paceline.drivers.execute import Outcome
 from paceline.records.earlier_runs import here
-from paceline.records.record_writer import RecordWriter
-from paceline.records.store import Loaded, read_record
+from paceline.records.store.folder import Loaded, read_record
+from paceline.records.store.record_writer import RecordWriter
 from paceline.spec import content
 from paceline.spec.plans.duration import Known, block_times, budget_of, launches_of
 from paceline.spec.plans.plan import Plan, Selection, make_plan, observations

@@ -21,9 +21,9 @@ import seeds
 from scipy import stats
 
 from paceline.base.family import load_family
-from paceline.records.names import named_today
-from paceline.records.record_file import content_of, lines_of
-from paceline.records.store import load, record_paths
+from paceline.records.format.earlier_names import named_today
+from paceline.records.format.record_file import content_of, lines_of
+from paceline.records.store.folder import load, record_paths
 from paceline.report.boards.standing import select
 from paceline.report.site.build import SiteInput, render_site
 from paceline.report.words.names import metric_label

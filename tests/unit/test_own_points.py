@@ -14,8 +14,8 @@ from paceline.base.aliases import params_first
 from paceline.base.errors import UserError
 from paceline.base.family import load_family
 from paceline.drivers.job import build_job
-from paceline.records.own_code import OWN, own_code_facts, write_code
-from paceline.records.record import Run
+from paceline.records.format.record import Run
+from paceline.records.origin.own_code import OWN, own_code_facts, write_code
 from paceline.spec import content
 from paceline.spec.plans.plan import Plan, Selection, make_plan
 from paceline.spec.profiles.profile import load_runner

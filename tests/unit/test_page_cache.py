@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from test_site import record
 
+from paceline.records.format.record import Event
+from paceline.records.format.record_file import run_id_of
 from paceline.records.identity import utc
-from paceline.records.integrity import append_event, retract
-from paceline.records.record import Event
-from paceline.records.record_file import run_id_of
-from paceline.records.record_writer import RecordWriter
-from paceline.records.store import Loaded, RunRecord, load, record_paths
+from paceline.records.store.folder import Loaded, RunRecord, load, record_paths
+from paceline.records.store.integrity import append_event, retract
+from paceline.records.store.record_writer import RecordWriter
 from paceline.report.boards.standing import Board
 from paceline.report.site import documents, downloads, page_cache, search
 from paceline.report.site.build import SiteInput, render_site

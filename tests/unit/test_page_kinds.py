@@ -32,7 +32,7 @@ def pages(site: Site) -> Iterator[File]:
 KIND = PageKind(pages=pages)
 '''
 PATHS = """
-from paceline.records.store import Loaded
+from paceline.records.store.folder import Loaded
 from paceline.report.site.build import SiteInput, render_site
 
 files = dict(render_site(SiteInput(loaded=Loaded())))

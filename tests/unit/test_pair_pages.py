@@ -10,7 +10,7 @@ from test_site import SUITE, Page, record, render
 
 from paceline.analysis.compare import compare_points, duels, ranks
 from paceline.analysis.points import points_of
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.report.boards.pairs import duel_text, machine_grid, on_machines, pair_grid
 from paceline.report.boards.standing import Board, select
 

@@ -19,9 +19,9 @@ from paceline.base.errors import UserErrors
 from paceline.base.family import family_names, load_family
 from paceline.base.quantities import Witness
 from paceline.cli import application
-from paceline.records.names import named_today
-from paceline.records.provenance import suite_facts
-from paceline.records.store import RunRecord
+from paceline.records.format.earlier_names import named_today
+from paceline.records.origin.provenance import suite_facts
+from paceline.records.store.folder import RunRecord
 from paceline.report.claims.premises import premises_text, said_text, scale_text, settled_text
 from paceline.spec import content
 from paceline.spec.ledger.premises import Premise

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from paceline.base.family import load_family
-from paceline.records import record_file
-from paceline.records.store import record_paths
+from paceline.records.format import record_file
+from paceline.records.store.folder import record_paths
 from paceline.spec import content
 from paceline.spec.suites.grammar import Tuning
 from paceline.spec.suites.suite import Suite

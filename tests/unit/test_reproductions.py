@@ -11,7 +11,7 @@ from test_claims import WOBBLE, claim, facts, paper, record
 from paceline.analysis.claim_verdicts import has_width
 from paceline.analysis.claims import ClaimResult, evaluate
 from paceline.analysis.headlines import LedgerRow, ledger
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.report.claims.headlines import headline_cells, null_text
 from paceline.report.html import Cell, rows_grid
 from paceline.spec import content

@@ -23,7 +23,7 @@ from paceline.analysis.compare import compare_points
 from paceline.analysis.points import points_of
 from paceline.base.errors import PrerequisiteError, UserError
 from paceline.cli import application
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.report.exports.figures import figures, png
 from paceline.report.exports.latex import comment, escape, latex_document
 from paceline.report.exports.prometheus import metric_name, prometheus_text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import record_factory as factory
 
-from paceline.records.store import Loaded, RunRecord
+from paceline.records.store.folder import Loaded, RunRecord
 from paceline.report.boards.scaling import scaled, scaling_charts, scaling_grid
 from paceline.report.boards.standing import Board, select
 from paceline.report.layout import layout_of

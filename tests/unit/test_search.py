@@ -10,7 +10,7 @@ from typing import Any
 from test_site import EVIL, SUITE, record
 
 from paceline.analysis.headlines import ledger
-from paceline.records.store import Loaded, RunRecord
+from paceline.records.store.folder import Loaded, RunRecord
 from paceline.report.site.build import SiteInput, render_site
 from paceline.report.site.documents import doc_sections, read_docs
 from paceline.report.site.search import VARIABLE

@@ -23,9 +23,9 @@ from paceline.analysis.headlines import ledger
 from paceline.analysis.points import points_of
 from paceline.base.errors import UserError
 from paceline.cli import application
-from paceline.records.record import Measurement, MetricId, Run
-from paceline.records.record_writer import RecordWriter
-from paceline.records.store import Loaded, RunRecord, load
+from paceline.records.format.record import Measurement, MetricId, Run
+from paceline.records.store.folder import Loaded, RunRecord, load
+from paceline.records.store.record_writer import RecordWriter
 from paceline.report.boards import sweeps
 from paceline.report.boards.standing import select
 from paceline.report.charts import large

@@ -19,15 +19,15 @@ from click.testing import CliRunner
 from paceline.base.errors import UserError
 from paceline.base.family import Parameter
 from paceline.cli import application
+from paceline.records.format.record import Event, dump_line, parse_line
+from paceline.records.format.record_file import MAX_LINE_BYTES, content_of, run_id_of
 from paceline.records.identity import utc
-from paceline.records.integrity import compact, retract, verify
-from paceline.records.lookup import find_run, retractions
-from paceline.records.manifest import MANIFEST, add_to_manifest, read_manifest
-from paceline.records.merging import merge
-from paceline.records.record import Event, dump_line, parse_line
-from paceline.records.record_file import MAX_LINE_BYTES, content_of, run_id_of
-from paceline.records.repair import repair
-from paceline.records.store import load, read_record, record_paths
+from paceline.records.store.folder import load, read_record, record_paths
+from paceline.records.store.integrity import compact, retract, verify
+from paceline.records.store.lookup import find_run, retractions
+from paceline.records.store.manifest import MANIFEST, add_to_manifest, read_manifest
+from paceline.records.store.merging import merge
+from paceline.records.store.repair import repair
 from paceline.spec.files import yaml_file
 
 Facts = list[dict[str, Any]]
@@ -296,7 +296,7 @@ def test_one_source_cannot_withdraw_the_runs_of_another(tmp_path: Path) -> None:
 MERGES = f"""
 import sys; sys.path.insert(0, {HERE!r})
 from pathlib import Path
-from paceline.records.merging import merge
+from paceline.records.store.merging import merge
 mine, go, *sources = map(Path, sys.argv[1:])
 while not go.exists(): pass
 _, problems = merge(mine, sources)

@@ -11,7 +11,7 @@ from test_numbers_on_pages import quantity
 from test_site import Page
 from training_record import BASELINE, CURVES, training_record
 
-from paceline.records.store import Loaded, RunRecord
+from paceline.records.store.folder import Loaded, RunRecord
 from paceline.report.site.build import SiteInput, render_site
 from paceline.report.words.names import metric_label
 

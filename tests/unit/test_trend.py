@@ -16,9 +16,9 @@ from test_site import EVIL, Page, record, render
 from paceline.analysis import trend
 from paceline.analysis.trend import Change, History, Night, alerts, change_points
 from paceline.cli import application
-from paceline.records.record import Event
-from paceline.records.record_writer import RecordWriter
-from paceline.records.store import RunRecord
+from paceline.records.format.record import Event
+from paceline.records.store.folder import RunRecord
+from paceline.records.store.record_writer import RecordWriter
 from paceline.report.boards.standing import select
 from paceline.report.runs import trends
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.base.family import MISSED, MOST_HEADLINE, load_family
-from paceline.records.record import Measurement, Run
-from paceline.records.store import RunRecord
+from paceline.records.format.record import Measurement, Run
+from paceline.records.store.folder import RunRecord
 from paceline.stats.estimates import (
     CONFIDENCE,
     Estimate,

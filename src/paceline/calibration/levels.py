@@ -16,8 +16,8 @@ from paceline.base.counting import number_of
 from paceline.base.errors import InfrastructureError, UserErrors
 from paceline.calibration.starts import told
 from paceline.calibration.trials import Figure, run_suite
-from paceline.records.record import Measurement
-from paceline.records.store import RunRecord
+from paceline.records.format.record import Measurement
+from paceline.records.store.folder import RunRecord
 from paceline.spec import content
 from paceline.spec.suites.grammar import Protocol
 from paceline.spec.suites.instances import instance_errors

@@ -14,7 +14,7 @@ from paceline.base.family import load_family
 from paceline.calibration.trials import HIDDEN, Figure
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
-from paceline.records.store import RunRecord, read_record
+from paceline.records.store.folder import RunRecord, read_record
 from paceline.spec import content
 from paceline.spec.plans.plan import Selection, make_plan
 from paceline.spec.profiles.profile import RunnerProfile, load_runner

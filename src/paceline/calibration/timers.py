@@ -9,7 +9,7 @@ from paceline.analysis.points import points_of
 from paceline.base.errors import PrerequisiteError, UserError
 from paceline.calibration.trials import Figure, kernel_name, ratio_figure, run_suite
 from paceline.drivers.capabilities import accelerator
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.spec import content
 from paceline.spec.profiles.profile import load_runner
 from paceline.spec.suites.suite_file import load_suite

@@ -21,8 +21,8 @@ from paceline.base.errors import InfrastructureError
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
 from paceline.records.identity import utc
-from paceline.records.provenance import code_state
-from paceline.records.store import RunRecord, read_record
+from paceline.records.origin.provenance import code_state
+from paceline.records.store.folder import RunRecord, read_record
 from paceline.spec import content
 from paceline.spec.plans.plan import Selection, make_plan
 from paceline.spec.profiles.profile import load_runner

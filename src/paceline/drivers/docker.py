@@ -49,7 +49,7 @@ from paceline.drivers.machine.engine import (
 )
 from paceline.drivers.sbom import bill_of_materials
 from paceline.drivers.shares import append_event, fail_missing
-from paceline.records.storage import resume_command, storage_errors
+from paceline.records.store.storage import resume_command, storage_errors
 
 ARTIFACTS = "artifacts"
 LIMITS = ("memory_bytes", "cpus", "cpuset", "pids", "shm_bytes", "tmp_bytes", "job_bytes", "time_limit_s")

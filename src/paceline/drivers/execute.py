@@ -20,12 +20,12 @@ from paceline.base.root_cause import how_ended, last_words
 from paceline.drivers.collect import Collector, make_run
 from paceline.drivers.driver import Driver
 from paceline.drivers.shares import share_folders
+from paceline.records.format.record import Event
+from paceline.records.format.record_file import files_beside
 from paceline.records.identity import utc
-from paceline.records.record import Event
-from paceline.records.record_file import files_beside
-from paceline.records.record_writer import RecordWriter
-from paceline.records.storage import check_writable, resume_command, storage_errors
-from paceline.records.store import is_recorded, partial_path
+from paceline.records.store.folder import is_recorded, partial_path
+from paceline.records.store.record_writer import RecordWriter
+from paceline.records.store.storage import check_writable, resume_command, storage_errors
 from paceline.spec.content import sha256_file
 from paceline.spec.plans.plan import Plan
 

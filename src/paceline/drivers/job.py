@@ -24,7 +24,7 @@ from paceline.base.errors import UserError
 from paceline.base.family import load_family
 from paceline.base.own_code import INDEX, INSTALLED, OWN_CODE
 from paceline.base.technique import TechniqueSource
-from paceline.records.storage import storage_errors
+from paceline.records.store.storage import storage_errors
 from paceline.spec.content import baseline_files, sha256_file
 from paceline.spec.own.code import all_code
 from paceline.spec.plans.plan import Plan

@@ -36,7 +36,7 @@ from paceline.drivers.kubernetes_states import (
     waits,
 )
 from paceline.drivers.shares import append_event, fail_missing, missing_cases
-from paceline.records.storage import resume_command
+from paceline.records.store.storage import resume_command
 
 TICKET = "kubernetes.json"
 EVENTS = "events-scheduler.jsonl"

@@ -38,7 +38,7 @@ from paceline.drivers.slurm_states import (
     read_squeue,
     waiting_for,
 )
-from paceline.records.storage import resume_command
+from paceline.records.store.storage import resume_command
 from paceline.spec import content
 
 TICKET = "slurm.json"

@@ -21,8 +21,8 @@ from paceline.base.units import parse_duration
 from paceline.families.programs.api.program import GIVEN, command_words, variables
 from paceline.families.programs.core.client import OF_RANKS
 from paceline.families.programs.core.reported import full_name, place_of
-from paceline.records.storage import storage_errors
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
+from paceline.records.store.storage import storage_errors
 from paceline.spec.plans.plan import digest
 from paceline.worker.machine.host import allowed_environment
 

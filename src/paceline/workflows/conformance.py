@@ -33,8 +33,8 @@ from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
 from paceline.families.serving.core.load.certificate import blames_client
 from paceline.families.serving.core.mock import FAULTS, Behaviour, Freeze, Gaps, MockServer
-from paceline.records.record import Measurement
-from paceline.records.store import RunRecord, read_record
+from paceline.records.format.record import Measurement
+from paceline.records.store.folder import RunRecord, read_record
 from paceline.spec import content
 from paceline.spec.own.techniques import declared
 from paceline.spec.plans.plan import CaseKey, Selection, canonical, make_plan

@@ -18,8 +18,8 @@ from paceline.base.family import Scalar
 from paceline.drivers.execute import JOBS, Outcome, collect_job
 from paceline.drivers.job import build_job, read_job
 from paceline.drivers.measure import make_facts
-from paceline.records.record_file import run_id_of
-from paceline.records.store import is_recorded, load, sealed_paths
+from paceline.records.format.record_file import run_id_of
+from paceline.records.store.folder import is_recorded, load, sealed_paths
 from paceline.spec.files.kinds import refuse_other_kinds
 from paceline.spec.files.models import FileModel, validate
 from paceline.spec.files.yaml_file import Located

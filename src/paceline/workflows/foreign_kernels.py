@@ -21,7 +21,7 @@ import yaml
 
 from paceline.base.errors import UserError, UserErrors
 from paceline.base.technique import valid_name
-from paceline.records.storage import storage_errors
+from paceline.records.store.storage import storage_errors
 from paceline.spec.plans.plan import digest
 
 FAMILY = "kernels"

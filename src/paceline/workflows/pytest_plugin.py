@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from paceline.records.record import Measurement
+    from paceline.records.format.record import Measurement
     from paceline.spec.plans.plan import Plan
     from paceline.spec.suites.suite import Suite
 
@@ -153,7 +153,7 @@ class SuiteFile(pytest.File):
         """Measure the suite once; return the measurements of each case."""
         from paceline.base.errors import PacelineError  # noqa: PLC0415
         from paceline.drivers.measure import measure  # noqa: PLC0415
-        from paceline.records.store import read_record  # noqa: PLC0415
+        from paceline.records.store.folder import read_record  # noqa: PLC0415
 
         if self._found is None:
             suite, plan = self._planned()

@@ -25,8 +25,8 @@ from paceline.drivers.machine.quarantine import quarantined
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
 from paceline.records.earlier_runs import RunTimes, read_times
-from paceline.records.record_file import PARTIAL, run_id_of
-from paceline.records.store import record_paths, sealed_paths
+from paceline.records.format.record_file import PARTIAL, run_id_of
+from paceline.records.store.folder import record_paths, sealed_paths
 from paceline.spec import content
 from paceline.spec.files.earlier_names import filters_today, techniques_today
 from paceline.spec.own.techniques import join_user_techniques

@@ -14,7 +14,7 @@ from paceline.cli.options import json_option, print_json, renamed_option, result
 from paceline.workflows.stores import default_results
 
 if TYPE_CHECKING:
-    from paceline.records.proofs import Proof
+    from paceline.records.store.proofs import Proof
 
 
 @click.command("doctor")
@@ -70,7 +70,7 @@ def _examine(*, as_json: bool) -> None:
 def _prove(store: Path, *, as_json: bool) -> int:
     """Prove what works, tell each proof as it ends, and keep the report; return the exit code."""
     from paceline.drivers.machine import portrait  # noqa: PLC0415 - starts a process to look at torch
-    from paceline.records.proofs import write_report  # noqa: PLC0415 - pydantic only where it is needed
+    from paceline.records.store.proofs import write_report  # noqa: PLC0415 - pydantic only where it is needed
     from paceline.workflows.proving import facts_of, prove  # noqa: PLC0415 - as above
 
     found = portrait.look()

@@ -225,7 +225,7 @@ def _metrics_by_name() -> dict[str, dict[str, Any]]:
 
 
 def _find_record(name: str, results: Path | None, others: set[str]) -> dict[str, Any]:
-    from paceline.records.lookup import find_measurement, find_run  # noqa: PLC0415 - rarely needed here
+    from paceline.records.store.lookup import find_measurement, find_run  # noqa: PLC0415 - rarely needed here
 
     roots = stores_of(results, name)
     measured = find_measurement(roots, name)
@@ -372,6 +372,6 @@ def schema(what: str) -> None:
 
         print_json(nightly_schema())
     else:
-        from paceline.records.record import record_schema  # noqa: PLC0415 - only one of them is asked for
+        from paceline.records.format.record import record_schema  # noqa: PLC0415 - only one of them is asked for
 
         print_json(record_schema())

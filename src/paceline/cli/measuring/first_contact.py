@@ -14,7 +14,7 @@ from paceline.cli.measuring.run import describe_plan, say_failures
 from paceline.cli.options import launch_options, machine_options, results_option, warn
 from paceline.cli.publishing.site import build_site, default_output
 from paceline.drivers.execute import Outcome
-from paceline.records.store import load, read_record
+from paceline.records.store.folder import load, read_record
 from paceline.report.summaries.decided import board_points, summarise, summary_lines
 from paceline.spec import content
 from paceline.spec.profiles.profile import load_runner

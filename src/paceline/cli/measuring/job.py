@@ -13,8 +13,8 @@ from paceline.cli.options import renamed_option, results_option, warn
 from paceline.drivers.execute import collect_job
 from paceline.drivers.job import build_job, read_job
 from paceline.drivers.measure import make_facts
-from paceline.records.storage import check_writable
-from paceline.records.store import read_record
+from paceline.records.store.folder import read_record
+from paceline.records.store.storage import check_writable
 from paceline.workflows.running import exit_code, prepare
 from paceline.workflows.stores import default_results
 

@@ -27,8 +27,8 @@ from paceline.cli.options import (
     wide_option,
 )
 from paceline.drivers.execute import Outcome
-from paceline.records.storage import resume_command
-from paceline.records.store import RunRecord, read_record
+from paceline.records.store.folder import RunRecord, read_record
+from paceline.records.store.storage import resume_command
 from paceline.report.tables.load_test import load_tables
 from paceline.report.words.stops import stop_lines
 from paceline.workflows.load import LAUNCHES, MARGIN, Side, find_sides, suite_of

@@ -14,8 +14,8 @@ from paceline.base.units import format_duration
 from paceline.cli.measuring.estimates import time_text
 from paceline.cli.options import json_option, print_json, results_option, warn
 from paceline.cli.publishing.site import build_site, default_output
-from paceline.records.ancestry import ancestry_of
 from paceline.records.earlier_runs import plan_estimate
+from paceline.records.origin.ancestry import ancestry_of
 from paceline.spec.plans.plan import part_of
 from paceline.workflows.stores import default_results, load_stores, stores
 

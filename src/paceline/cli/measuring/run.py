@@ -32,8 +32,8 @@ from paceline.cli.options import (
 )
 from paceline.drivers.execute import Outcome
 from paceline.records.earlier_runs import RunTimes, plan_estimate
-from paceline.records.storage import resume_command
-from paceline.records.store import RunRecord, read_record
+from paceline.records.store.folder import RunRecord, read_record
+from paceline.records.store.storage import resume_command
 from paceline.report.tables.results import suite_tables
 from paceline.report.tables.terminal import terminal_width, wrapped
 from paceline.report.words.stops import stop_lines

@@ -24,7 +24,7 @@ from paceline.cli.options import (
     wide_option,
 )
 from paceline.drivers.execute import Outcome
-from paceline.records.store import read_record
+from paceline.records.store.folder import read_record
 from paceline.spec import content
 from paceline.spec.profiles.profile import load_runner
 from paceline.spec.suites.launches import Launches

@@ -22,9 +22,9 @@ from paceline.cli.publishing.for_readers import FORMATS as READER_FORMATS
 from paceline.cli.publishing.for_readers import publish, reader_options, refuse_idle
 from paceline.records.imports import FORMATS as IMPORT_FORMATS
 from paceline.records.imports import import_file
-from paceline.records.lookup import find_run
-from paceline.records.storage import check_writable
-from paceline.records.store import RunRecord, load
+from paceline.records.store.folder import RunRecord, load
+from paceline.records.store.lookup import find_run
+from paceline.records.store.storage import check_writable
 from paceline.report.exports.choice import Choice
 from paceline.report.exports.formats import BINARY, render, write
 from paceline.report.exports.formats import FORMATS as EXPORT_FORMATS

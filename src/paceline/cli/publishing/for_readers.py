@@ -13,7 +13,7 @@ from paceline.analysis.points import Point, points_of
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.cli.options import margin_option, together, warn
-from paceline.records.lookup import find_run
+from paceline.records.store.lookup import find_run
 from paceline.report.exports.formats import write
 from paceline.report.runs.comparison import difference_table
 from paceline.report.tables.results import Table, comparison_table, marked, run_comparison_table, suite_tables

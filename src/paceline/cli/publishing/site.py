@@ -23,12 +23,12 @@ from paceline.base.family import family_names, load_family
 from paceline.base.technique import TechniqueSource
 from paceline.cli.options import json_option, print_json, published_option, results_option
 from paceline.cli.publishing.site_progress import SiteProgress
-from paceline.records.ancestry import ancestry_of
-from paceline.records.health import FoundHealth, path_of, read_health
-from paceline.records.proofs import read_reports
-from paceline.records.provenance import suite_facts
-from paceline.records.recordindex import RecordIndex
-from paceline.records.store import Loaded, record_paths
+from paceline.records.origin.ancestry import ancestry_of
+from paceline.records.origin.provenance import suite_facts
+from paceline.records.store.folder import Loaded, record_paths
+from paceline.records.store.health import FoundHealth, path_of, read_health
+from paceline.records.store.index import RecordIndex
+from paceline.records.store.proofs import read_reports
 from paceline.spec import content
 from paceline.spec.ledger.papers import load_papers
 from paceline.spec.suites.suite_file import load_suite

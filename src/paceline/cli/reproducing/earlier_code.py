@@ -19,9 +19,9 @@ from paceline.base.errors import PrerequisiteError
 from paceline.cli.options import warn
 from paceline.drivers.machine.occupation import occupied
 from paceline.drivers.machine.worktree import worktree
-from paceline.records.merging import merge
-from paceline.records.record_file import content_of, files_beside, plain_form
-from paceline.records.store import RunRecord, load, read_record, sealed_path
+from paceline.records.format.record_file import content_of, files_beside, plain_form
+from paceline.records.store.folder import RunRecord, load, read_record, sealed_path
+from paceline.records.store.merging import merge
 from paceline.spec import content
 
 

@@ -13,7 +13,7 @@ from paceline.base.errors import PrerequisiteError, UserError
 from paceline.base.family import load_family
 from paceline.drivers.machine.hostclass import HERE, class_here
 from paceline.drivers.machine.worktree import require
-from paceline.records.record import Measurement, Run
+from paceline.records.format.record import Measurement, Run
 from paceline.spec import content
 from paceline.worker.network.links import Link, supported
 

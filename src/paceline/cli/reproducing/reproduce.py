@@ -33,15 +33,15 @@ from paceline.drivers.machine.occupation import Occupation, occupied
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
 from paceline.records.earlier_runs import RunTimes
+from paceline.records.format.record import Event, Measurement, Run
 from paceline.records.identity import utc
-from paceline.records.integrity import append_event
-from paceline.records.lookup import find_measurement, find_run
-from paceline.records.own_code import write_code
-from paceline.records.own_techniques import write_sources
-from paceline.records.provenance import code_state, technique_facts, used_files
-from paceline.records.record import Event, Measurement, Run
-from paceline.records.storage import resume_command
-from paceline.records.store import RunRecord, read_record
+from paceline.records.origin.own_code import write_code
+from paceline.records.origin.own_techniques import write_sources
+from paceline.records.origin.provenance import code_state, technique_facts, used_files
+from paceline.records.store.folder import RunRecord, read_record
+from paceline.records.store.integrity import append_event
+from paceline.records.store.lookup import find_measurement, find_run
+from paceline.records.store.storage import resume_command
 from paceline.report.tables.results import board_table, marked, run_comparison_table
 from paceline.spec import content
 from paceline.spec.own.techniques import join_user_techniques

@@ -20,7 +20,7 @@ from paceline.cli.options import (
     wide_option,
 )
 from paceline.records.identity import utc
-from paceline.records.lookup import find_run
+from paceline.records.store.lookup import find_run
 from paceline.report.runs.comparison import difference_table
 from paceline.report.tables.results import Table, comparison_table, marked, run_comparison_table, suite_tables
 from paceline.report.words.stops import stop_lines

@@ -14,14 +14,14 @@ import click
 from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_INCORRECT, EXIT_OK, EXIT_USAGE, UserError, expected_one_of
 from paceline.cli.options import json_option, print_json, results_option, warn
-from paceline.records import integrity, merging
-from paceline.records import store as records
+from paceline.records.format.record import Event
+from paceline.records.format.record_file import run_id_of
 from paceline.records.identity import utc
-from paceline.records.lookup import find_run
-from paceline.records.record import Event
-from paceline.records.record_file import run_id_of
-from paceline.records.repair import repair as repair_manifest
-from paceline.records.storage import check_writable, resume_command
+from paceline.records.store import folder as records
+from paceline.records.store import integrity, merging
+from paceline.records.store.lookup import find_run
+from paceline.records.store.repair import repair as repair_manifest
+from paceline.records.store.storage import check_writable, resume_command
 from paceline.workflows.choosing import metrics_today
 from paceline.workflows.stores import default_results
 

@@ -12,7 +12,7 @@ import click
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError, expected_one_of
 from paceline.cli.options import json_option, print_json, results_option, warn, wide_option
-from paceline.records.ancestry import ancestry_of
+from paceline.records.origin.ancestry import ancestry_of
 from paceline.workflows.choosing import metrics_today
 from paceline.workflows.stores import load_kept
 

@@ -17,7 +17,7 @@ from paceline.analysis.points import Point
 from paceline.base.family import load_family
 from paceline.base.root_cause import ranks_text
 from paceline.base.units import format_quantity
-from paceline.records.record import Run
+from paceline.records.format.record import Run
 from paceline.report.charts import large
 from paceline.report.html import NO_DIFFERENCE, Cell, Grid, body_cell, column_kinds, rows_grid, verdict_class
 from paceline.report.tables.results import board_table, diagnostic_table, format_param, primary_metric

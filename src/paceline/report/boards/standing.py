@@ -27,7 +27,7 @@ from paceline.analysis.evidence import (
 from paceline.analysis.points import Point, compared, points_of, sort_key
 from paceline.base.errors import UserError
 from paceline.base.family import load_family
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from paceline.base.errors import UserError, expected_one_of
-from paceline.records.record import Measurement
-from paceline.records.store import RunRecord
+from paceline.records.format.record import Measurement
+from paceline.records.store.folder import RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,10 +16,10 @@ from typing import Any
 
 from paceline.analysis.points import grade_of
 from paceline.base.errors import UserError
-from paceline.records.record import Measurement
-from paceline.records.rows import measurement_rows
-from paceline.records.storage import storage_errors
-from paceline.records.store import RunRecord
+from paceline.records.format.record import Measurement
+from paceline.records.store.folder import RunRecord
+from paceline.records.store.rows import measurement_rows
+from paceline.records.store.storage import storage_errors
 from paceline.report.exports.choice import Choice
 
 FORMATS: Mapping[str, str] = {

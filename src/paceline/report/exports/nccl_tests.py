@@ -17,10 +17,10 @@ from paceline import __version__
 from paceline.analysis.points import Cell, Point, points_of
 from paceline.base.errors import UserError
 from paceline.base.family import load_family
+from paceline.records.format.record import IMPORTED
 from paceline.records.imports.nccl_names import PROGRAMS, REDUCING, ROOTED, TYPE_NAMES
 from paceline.records.imports.nccl_text import OWN_LINE
-from paceline.records.record import IMPORTED
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.report.exports.choice import Choice, left_out
 from paceline.stats.estimates import estimate_value
 

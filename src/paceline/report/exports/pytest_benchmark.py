@@ -15,7 +15,7 @@ import numpy as np
 from paceline import __version__
 from paceline.analysis.points import Cell, Point, grade_of, points_of
 from paceline.base.errors import UserError
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.report.exports.choice import Choice, left_out
 
 SCHEMA_VERSION = "5.1.0"

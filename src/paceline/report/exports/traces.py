@@ -11,7 +11,7 @@ from typing import Any
 from paceline.base.errors import UserError
 from paceline.families.reasoning.core.recordings.archive import Archive
 from paceline.families.reasoning.core.recordings.trace_files import MODEL, TraceFile, read
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 
 ARTIFACT = "traces"
 ROWS_AT_ONCE = 5000

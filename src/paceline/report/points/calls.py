@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline.analysis.points import Point
 from paceline.base.units import format_quantity
-from paceline.records.parts import CallTimes
+from paceline.records.format.parts import CallTimes
 from paceline.report.boards.page import Chart
 from paceline.report.charts.load import CallBar, calls_chart
 from paceline.report.html import Grid, rows_grid

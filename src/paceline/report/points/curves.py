@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from paceline.analysis.points import Point
 from paceline.base.units import format_quantity
-from paceline.records.record import Measurement
+from paceline.records.format.record import Measurement
 from paceline.report.boards.page import Chart
 from paceline.report.charts import large, zoom
 from paceline.report.charts.load import share_chart

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from paceline.analysis.points import Point
 from paceline.base.units import format_quantity
-from paceline.records.parts import Timeline
+from paceline.records.format.parts import Timeline
 from paceline.report.boards.page import Chart
 from paceline.report.charts.svg import WIDTH, Axis, svg, text, x_marks
 from paceline.report.html import Grid, rows_grid

@@ -11,8 +11,8 @@ from typing import Any
 
 from paceline.analysis.evidence import OFF_BOARD_REASONS, image_class
 from paceline.analysis.runs import compare_shared, incomparable
-from paceline.records.record import Run
-from paceline.records.store import RunRecord
+from paceline.records.format.record import Run
+from paceline.records.store.folder import RunRecord
 from paceline.report.boards.standing import Usable, usable_points
 from paceline.report.html import Grid, plain_grid
 from paceline.report.runs.page import flat, packages, run_slug

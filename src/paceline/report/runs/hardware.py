@@ -10,9 +10,9 @@ from typing import Any
 
 from paceline.analysis.evidence import OFF_BOARD_REASONS
 from paceline.base.units import format_quantity
-from paceline.records.proofs import ProofReport
-from paceline.records.record import Measurement, Run
-from paceline.records.store import RunRecord
+from paceline.records.format.record import Measurement, Run
+from paceline.records.store.folder import RunRecord
+from paceline.records.store.proofs import ProofReport
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.runs.page import flat, run_slug
 from paceline.report.tables.results import format_param

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from paceline.base.counting import number_of
-from paceline.records.health import CANNOT_TELL, FAILS, Figure, Health, MeasuredTest
+from paceline.records.store.health import CANNOT_TELL, FAILS, Figure, Health, MeasuredTest
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.words.estimates import ABSENT
 

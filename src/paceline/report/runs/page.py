@@ -13,8 +13,8 @@ from paceline.analysis.claims import ClaimResult
 from paceline.analysis.evidence import PointKey
 from paceline.analysis.headlines import PAPER_VERDICTS, LedgerRow
 from paceline.base.counting import number_of
-from paceline.records.record import STATUSES, Run
-from paceline.records.store import RunRecord, status_counts
+from paceline.records.format.record import STATUSES, Run
+from paceline.records.store.folder import RunRecord, status_counts
 from paceline.report.boards.standing import slug
 from paceline.report.claims.headlines import HEADLINE_HEADERS, headline_cells
 from paceline.report.claims.partly import verdict_with_part

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paceline.analysis.evidence import OFF_BOARD_REASONS
-from paceline.records.record import Run
-from paceline.records.store import RunRecord
+from paceline.records.format.record import Run
+from paceline.records.store.folder import RunRecord
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.runs.page import run_slug
 from paceline.report.tables.results import format_counts

@@ -14,8 +14,8 @@ from paceline.analysis.trend import Alert, History, Night, alerts, histories
 from paceline.base.counting import number_of
 from paceline.base.family import load_family
 from paceline.base.units import format_quantity
-from paceline.records.ancestry import IsAncestor, unknown
-from paceline.records.store import Loaded
+from paceline.records.origin.ancestry import IsAncestor, unknown
+from paceline.records.store.folder import Loaded
 from paceline.report.boards.page import Chart, point_name
 from paceline.report.boards.standing import Board
 from paceline.report.charts import zoom

@@ -14,10 +14,10 @@ from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey, point_key
 from paceline.analysis.headlines import LedgerRow
 from paceline.analysis.points import Point
 from paceline.base.technique import TechniqueSource
-from paceline.records.ancestry import IsAncestor, unknown
-from paceline.records.health import FoundHealth
-from paceline.records.proofs import ProofReport
-from paceline.records.store import Loaded, RunRecord
+from paceline.records.origin.ancestry import IsAncestor, unknown
+from paceline.records.store.folder import Loaded, RunRecord
+from paceline.records.store.health import FoundHealth
+from paceline.records.store.proofs import ProofReport
 from paceline.report.boards import page as boards_page
 from paceline.report.boards import pairs
 from paceline.report.boards import techniques as boards_techniques

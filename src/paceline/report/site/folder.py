@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from paceline.base.errors import UserError
-from paceline.records.storage import storage_errors
+from paceline.records.store.storage import storage_errors
 
 MARKER = ".paceline-site"
 """The file by which a folder is known as a site, which the next one may replace."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from paceline.base.collection import without_collection
 from paceline.base.errors import UserError
-from paceline.records.recordindex import RecordIndex
+from paceline.records.store.index import RecordIndex
 from paceline.report.site.forks import Files, Job, at_work
 
 

@@ -14,8 +14,8 @@ from paceline.analysis.evidence import image_class, params_key
 from paceline.analysis.points import Point, headline, points_of
 from paceline.base.counting import number_of
 from paceline.records.earlier_runs import read_times
-from paceline.records.lookup import find_runs
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
+from paceline.records.store.lookup import find_runs
 from paceline.report.boards.standing import select
 from paceline.report.tables.results import format_param, is_virtual, varying_params
 from paceline.report.words.estimates import ends_of_effect, format_effect, format_verdict

@@ -10,7 +10,7 @@ from paceline.analysis.points import Point
 from paceline.base.counting import number_of
 from paceline.base.family import load_family
 from paceline.base.units import format_duration
-from paceline.records.record import Measurement
+from paceline.records.format.record import Measurement
 from paceline.report.tables.results import Table, format_counts
 from paceline.report.words.estimates import ABSENT, format_effect, format_estimate, verdict_text
 

@@ -22,7 +22,7 @@ from paceline.analysis.runs import RunComparison
 from paceline.base.counting import number_of
 from paceline.base.family import family_names, load_family
 from paceline.base.units import format_quantity, format_rate, format_size
-from paceline.records.record import Measurement
+from paceline.records.format.record import Measurement
 from paceline.report.tables.quality import Loss, losses, qualified, quality_ranks
 from paceline.report.tables.shaped_links import burst_note
 from paceline.report.tables.terminal import laid_out, terminal_width, wrapped

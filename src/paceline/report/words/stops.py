@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.base.counting import number_of
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 
 WORDS: Mapping[str, str] = {
     "decided": "decided",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from paceline.analysis.points import GRADES
-from paceline.records.record import STATUSES
+from paceline.records.format.record import STATUSES
 from paceline.report.findings.rules import MOST, RULES, Finding, Known, findings
 from paceline.report.runs import page as runs
 from paceline.report.runs import trends

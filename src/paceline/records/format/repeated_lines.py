@@ -29,8 +29,8 @@ from pydantic import BaseModel, create_model
 from pydantic_core import from_json
 
 from paceline.base.plaindata import within
-from paceline.records.names import metrics_today
-from paceline.records.record import Event, Measurement, MetricId, Run, parse_line
+from paceline.records.format.earlier_names import metrics_today
+from paceline.records.format.record import Event, Measurement, MetricId, Run, parse_line
 
 CASE = (
     "suite",

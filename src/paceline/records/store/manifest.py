@@ -17,8 +17,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from paceline.base.errors import UserError
-from paceline.records.limits import decoded, said
-from paceline.records.record_file import (
+from paceline.records.format.limits import decoded, said
+from paceline.records.format.record_file import (
     MAX_RECORD_BYTES,
     Problem,
     digest_of,

@@ -8,9 +8,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from paceline.base.own_code import INSTALLED
-from paceline.records.own_techniques import text_of
-from paceline.records.parts import OwnCode, OwnFile
-from paceline.records.record import Run
+from paceline.records.format.parts import OwnCode, OwnFile
+from paceline.records.format.record import Run
+from paceline.records.origin.own_techniques import text_of
 from paceline.spec.own.code import SOURCES, all_code, named_code
 from paceline.spec.suites.suite import Suite
 

@@ -12,12 +12,9 @@ from pathlib import Path
 
 from paceline import __version__
 from paceline.base.errors import UserError
-from paceline.records.contracts import impossible
-from paceline.records.identity import new_run_id, record_id, series_host, series_key, utc
-from paceline.records.lookup import retractions
-from paceline.records.manifest import Entry, manifest_name, read_manifest
-from paceline.records.record import Event, Measurement, Run
-from paceline.records.record_file import (
+from paceline.records.format.contracts import impossible
+from paceline.records.format.record import Event, Measurement, Run
+from paceline.records.format.record_file import (
     Problem,
     content_of,
     digest_of,
@@ -27,10 +24,13 @@ from paceline.records.record_file import (
     sync_folder,
     write_sealed,
 )
-from paceline.records.record_writer import RecordWriter
-from paceline.records.rows import MEASUREMENT_COLUMNS, measurement_rows
-from paceline.records.storage import storage_errors
-from paceline.records.store import RunRecord, check_place, read_record, record_paths, twins
+from paceline.records.identity import new_run_id, record_id, series_host, series_key, utc
+from paceline.records.store.folder import RunRecord, check_place, read_record, record_paths, twins
+from paceline.records.store.lookup import retractions
+from paceline.records.store.manifest import Entry, manifest_name, read_manifest
+from paceline.records.store.record_writer import RecordWriter
+from paceline.records.store.rows import MEASUREMENT_COLUMNS, measurement_rows
+from paceline.records.store.storage import storage_errors
 
 
 def verify(root: Path) -> list[Problem]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from paceline.base.redaction import redact_source
 from paceline.base.technique import TechniqueSource
-from paceline.records.record import Run
+from paceline.records.format.record import Run
 
 OWN = "user:"
 """How the module of a technique begins that was given as a file."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 
 MEASUREMENT_COLUMNS = (
     "record_id",

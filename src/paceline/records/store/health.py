@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from paceline.base.errors import UserError
-from paceline.records.record_file import open_plain
+from paceline.records.format.record_file import open_plain
 
 FOLDER = "health"
 FILE = "measured.json"

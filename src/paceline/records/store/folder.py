@@ -22,11 +22,10 @@ from pathlib import Path
 from paceline.base.collection import without_collection
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError, expected_one_of
-from paceline.records.contracts import mistold
-from paceline.records.limits import said
-from paceline.records.manifest import Manifest, manifest_name, read_manifest
-from paceline.records.record import Event, Line, Measurement, Run
-from paceline.records.record_file import (
+from paceline.records.format.contracts import mistold
+from paceline.records.format.limits import said
+from paceline.records.format.record import Event, Line, Measurement, Run
+from paceline.records.format.record_file import (
     PACKED,
     PARTIAL,
     PLAIN,
@@ -37,7 +36,8 @@ from paceline.records.record_file import (
     present_form,
     run_id_of,
 )
-from paceline.records.repeated_lines import RepeatedLines
+from paceline.records.format.repeated_lines import RepeatedLines
+from paceline.records.store.manifest import Manifest, manifest_name, read_manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

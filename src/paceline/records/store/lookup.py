@@ -18,10 +18,9 @@ from pathlib import Path
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.filestamp import SETTLED_NS
-from paceline.records.manifest import Manifest, read_manifest
-from paceline.records.record import Event, Measurement, Run, parse_line
-from paceline.records.record_file import holds, lines_of, run_id_of
-from paceline.records.store import (
+from paceline.records.format.record import Event, Measurement, Run, parse_line
+from paceline.records.format.record_file import holds, lines_of, run_id_of
+from paceline.records.store.folder import (
     RunRecord,
     check_place,
     counts,
@@ -30,6 +29,7 @@ from paceline.records.store import (
     record_paths,
     retractions_of,
 )
+from paceline.records.store.manifest import Manifest, read_manifest
 
 Read = Callable[[Path], RunRecord]
 RUN_HEAD = re.compile(

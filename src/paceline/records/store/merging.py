@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paceline.base.errors import UserError
-from paceline.records.contracts import unknown
-from paceline.records.integrity import recompute
-from paceline.records.manifest import Manifest, add_to_manifest, manifest_name, read_manifest
-from paceline.records.record import Event
-from paceline.records.record_file import (
+from paceline.records.format.contracts import unknown
+from paceline.records.format.record import Event
+from paceline.records.format.record_file import (
     PACKED,
     PLAIN,
     Problem,
@@ -26,8 +24,10 @@ from paceline.records.record_file import (
     run_id_of,
     write_sealed,
 )
-from paceline.records.storage import storage_errors
-from paceline.records.store import RunRecord, read_record, record_paths, sealed_path
+from paceline.records.store.folder import RunRecord, read_record, record_paths, sealed_path
+from paceline.records.store.integrity import recompute
+from paceline.records.store.manifest import Manifest, add_to_manifest, manifest_name, read_manifest
+from paceline.records.store.storage import storage_errors
 
 ABOUT_RUNS = ("retract", "annotate", "baseline_set")
 """Corrections that name a run."""

@@ -9,12 +9,12 @@ from errno import EEXIST
 from pathlib import Path
 
 from paceline.base.errors import UserError
+from paceline.records.format.record import Event, Line, Measurement, Run, dump_line, parse_line
+from paceline.records.format.record_file import lines_of, plain_form, sync_folder, write_all, write_sealed
 from paceline.records.identity import utc
-from paceline.records.manifest import add_to_manifest
-from paceline.records.record import Event, Line, Measurement, Run, dump_line, parse_line
-from paceline.records.record_file import lines_of, plain_form, sync_folder, write_all, write_sealed
-from paceline.records.storage import storage_errors
-from paceline.records.store import partial_path, sealed_path
+from paceline.records.store.folder import partial_path, sealed_path
+from paceline.records.store.manifest import add_to_manifest
+from paceline.records.store.storage import storage_errors
 
 
 class RecordWriter:

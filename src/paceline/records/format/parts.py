@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Required
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
-from paceline.records.limits import Name, RunId
+from paceline.records.format.limits import Name, RunId
 
 _open = with_config(ConfigDict(extra="allow", allow_inf_nan=False))
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paceline.base.errors import UserError
-from paceline.records.integrity import recompute, verify
-from paceline.records.manifest import (
+from paceline.records.format.record_file import Problem, digest_of
+from paceline.records.store.folder import check_place, read_record, record_paths
+from paceline.records.store.integrity import recompute, verify
+from paceline.records.store.manifest import (
     MANIFEST,
     Entry,
     Manifest,
@@ -23,9 +25,7 @@ from paceline.records.manifest import (
     read_manifest,
     replace_manifest,
 )
-from paceline.records.record_file import Problem, digest_of
-from paceline.records.storage import storage_errors
-from paceline.records.store import check_place, read_record, record_paths
+from paceline.records.store.storage import storage_errors
 
 
 @dataclass(slots=True, kw_only=True)

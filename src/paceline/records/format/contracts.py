@@ -10,8 +10,8 @@ from functools import lru_cache
 
 from paceline.base.contracts import contract_id, known_contract_ids
 from paceline.base.family import Metric, family_names, load_family
-from paceline.records.earlier_contracts import EARLIER
-from paceline.records.record import MetricId
+from paceline.records.format.earlier_contracts import EARLIER
+from paceline.records.format.record import MetricId
 
 MAX_REMEMBERED = 4096
 """Metrics that are looked up once: more than all families have, and bounded whatever a record names."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.redaction import redact, redact_source
-from paceline.records.own_code import OWN, own_code_facts
-from paceline.records.own_techniques import source_facts
+from paceline.records.origin.own_code import OWN, own_code_facts
+from paceline.records.origin.own_techniques import source_facts
 from paceline.spec import content
 from paceline.spec.ledger.premises import Premise
 from paceline.spec.own.code import all_code

@@ -28,11 +28,18 @@ from paceline.base.code_digest import code_digest
 from paceline.base.collection import without_collection
 from paceline.base.errors import UserError
 from paceline.base.filestamp import Stamp, stamp_of
-from paceline.records.contracts import mistold
-from paceline.records.limits import said
-from paceline.records.record import Event, Measurement, MetricId, Run, parse_line
-from paceline.records.record_file import PARTIAL, Member, members_of, open_plain, present_form, read_piece
-from paceline.records.store import Place, RunRecord, read_placed
+from paceline.records.format.contracts import mistold
+from paceline.records.format.limits import said
+from paceline.records.format.record import Event, Measurement, MetricId, Run, parse_line
+from paceline.records.format.record_file import (
+    PARTIAL,
+    Member,
+    members_of,
+    open_plain,
+    present_form,
+    read_piece,
+)
+from paceline.records.store.folder import Place, RunRecord, read_placed
 
 SUFFIX = ".lines"
 READERS, LIBRARIES = ("base", "records"), ("pydantic", "pydantic-core")

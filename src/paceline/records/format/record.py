@@ -23,7 +23,8 @@ from pydantic import (
 )
 
 from paceline.base.counting import number_of
-from paceline.records.limits import (
+from paceline.records.format.earlier_names import named_today
+from paceline.records.format.limits import (
     LaunchNumber,
     Name,
     Number,
@@ -33,8 +34,7 @@ from paceline.records.limits import (
     decoded,
     said,
 )
-from paceline.records.names import named_today
-from paceline.records.parts import FACTS_OF_EVENTS, Accounting, PlanFacts, RunnerFacts, SuiteFacts
+from paceline.records.format.parts import FACTS_OF_EVENTS, Accounting, PlanFacts, RunnerFacts, SuiteFacts
 
 RECORD_FORMAT = 1
 IMPORTED = "imported"

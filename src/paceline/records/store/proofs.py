@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from paceline.base.errors import UserError
-from paceline.records.record_file import open_plain
-from paceline.records.storage import storage_errors
+from paceline.records.format.record_file import open_plain
+from paceline.records.store.storage import storage_errors
 
 FOLDER = "doctor"
 MAX_BYTES = 16 << 20

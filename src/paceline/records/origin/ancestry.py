@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from paceline.records.record import Run
+from paceline.records.format.record import Run
 from paceline.spec import content
 
 IsAncestor = Callable[[str, str], bool]
