@@ -10,7 +10,7 @@ import pytest
 import seeds
 from once import once
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.families.training.api.sizes import SIZES, VOCABULARY
 from paceline.families.training.core.proofs.oracle import LEAST_FALL
 from paceline.families.training.ops.data_parallel.gradient_probe import APART

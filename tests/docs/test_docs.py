@@ -10,7 +10,7 @@ import pytest
 from paceline.analysis.compare import compare_points
 from paceline.analysis.points import points_of
 from paceline.base.errors import UserError
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.cli.metric_tables import filled
 from paceline.cli.reference import PAGES
 from paceline.records.store.lookup import find_run

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from paceline.base import aliases
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.cli.reference import command_line
 from paceline.spec import content
 from paceline.spec.suites.suite_file import load_suite

@@ -15,7 +15,7 @@ import pytest
 import torch
 from kernel_operators import OPERATORS
 
-from paceline.base.technique import read_source
+from paceline.base.techniques.technique import read_source
 from paceline.families.kernels.core.gate import gate
 from paceline.families.kernels.core.point import Point
 from paceline.families.kernels.core.sandboxed import process

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from measured import record_of
 
-from paceline.base.technique import read_source
+from paceline.base.techniques.technique import read_source
 from paceline.records.format.record import Measurement
 from paceline.spec.suites.suite_file import load_suite
 

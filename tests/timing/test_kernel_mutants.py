@@ -31,7 +31,7 @@ import yaml
 from figures import Figures
 from measured import fenced_runner, record_of
 
-from paceline.base.technique import read_source
+from paceline.base.techniques.technique import read_source
 from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.conformance import ConformanceResult, results_of
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from figures import Figures
 
-from paceline.base.contracts import contract_id
+from paceline.base.families.contracts import contract_id
 from paceline.families.kernels.core import timers
 from paceline.families.kernels.core.point import Point
 from paceline.families.kernels.core.reference_timer import ReferenceTimer

@@ -22,9 +22,9 @@ from paceline.base.aliases import (
     Renamed,
     RenamedValues,
 )
-from paceline.base.contracts import contract_id
 from paceline.base.errors import UserErrors
-from paceline.base.family import family_names, load_family
+from paceline.base.families.contracts import contract_id
+from paceline.base.families.family import family_names, load_family
 from paceline.cli import application
 from paceline.cli.options import renamed_option
 from paceline.cli.reproducing.earlier_code import concurrent_option

@@ -17,8 +17,8 @@ import pytest
 from package_copy import TOYS, PackageCopy
 from representatives import first_of_each
 
-from paceline.base.contracts import contract_id, known_contract_ids
-from paceline.base.family import Metric, family_names, load_family
+from paceline.base.families.contracts import contract_id, known_contract_ids
+from paceline.base.families.family import Metric, family_names, load_family
 from paceline.records.format.contracts import unknown
 from paceline.records.format.earlier_names import named_today
 from paceline.records.format.record import MetricId
@@ -175,7 +175,9 @@ def test_the_contracts_that_were_published_are_those_of_today() -> None:
     assert len(ids) == sum(len(load_family(family).metrics) for family in family_names()), (
         "two metrics share an id"
     )
-    table = json.loads((content.shipped_root() / "src/paceline/base/first_contracts.json").read_text())
+    table = json.loads(
+        (content.shipped_root() / "src/paceline/base/families/first_contracts.json").read_text()
+    )
     assert hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:10] == FROZEN
 
 

@@ -11,7 +11,7 @@ import record_factory as factory
 from paceline.analysis.compare import compare_points, confirm, ranks, suspicions
 from paceline.analysis.points import Point, grade_of, points_of
 from paceline.analysis.runs import compare_runs, incomparable
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.records.format.record import Run
 from paceline.records.store.folder import RunRecord
 from paceline.report.words.estimates import format_effect, format_estimate

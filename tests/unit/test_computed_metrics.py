@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 import pytest
 from package_copy import TOYS, PackageCopy
 
-from paceline.base.family import ComputedMetric, Metric, Observed
+from paceline.base.families.family import ComputedMetric, Metric, Observed
 
 CASES = """
 import json, sys
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.spec import content
 from paceline.spec.plans.plan import Selection, make_plan
 from paceline.spec.profiles.profile import load_runner

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from paceline.base.errors import UserError
-from paceline.base.eventfile import MOST_BYTES, read_events
+from paceline.base.files.events import MOST_BYTES, read_events
 from paceline.drivers.docker_devices import WAYS, Wanted, choose_way, wanted_devices
 from paceline.drivers.docker_request import (
     READ_ONLY,

@@ -8,7 +8,7 @@ import pytest
 from training_record import BASELINE, CURVES, training_record
 
 from paceline.analysis.points import points_of
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.report.points.equal_budgets import Shared, at_equal, between, effect, equal_grids, read_curve
 
 LOSS = load_family("training").metric("excess_loss")

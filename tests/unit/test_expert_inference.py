@@ -18,7 +18,7 @@ from paceline.baselines.training import ep_decode, exflow
 from scipy.optimize import Bounds, LinearConstraint, milp
 from training_task import make_comm, make_task, on_ranks
 
-from paceline.base.options import options_of, taken_by
+from paceline.base.techniques.options import options_of, taken_by
 from paceline.families.training.api.expert.layer import ExpertLayer, expert_layers
 from paceline.families.training.api.expert.placement import (
     CALL_COMPARISONS,

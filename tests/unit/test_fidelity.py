@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from syntax_trees import tree_of
 
 from paceline.base.errors import UserError
-from paceline.base.family import family_names
-from paceline.base.fidelity import Constant, Fidelity
-from paceline.base.technique import TechniqueSource
+from paceline.base.families.family import family_names
+from paceline.base.techniques.fidelity import Constant, Fidelity
+from paceline.base.techniques.technique import TechniqueSource
 from paceline.cli import application
 from paceline.report.boards.techniques import Portrait, constants_grid, fidelity_facts
 from paceline.spec import content

@@ -15,7 +15,7 @@ from test_site import EVIL, SUITE, measurement, run_line
 from paceline.analysis.claim_verdicts import NullFound
 from paceline.analysis.claims import ClaimResult
 from paceline.analysis.compare import Comparison, compare_points, ranks
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.records.store.folder import RunRecord
 from paceline.report.boards.standing import Board, select
 from paceline.report.charts.small import standalone

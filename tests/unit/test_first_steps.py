@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from paceline.base.errors import UserError
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.cli import application
 from paceline.cli.measuring.run import say_failures
 from paceline.records.store.folder import RunRecord

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from foreign_kernels import HONEST, REFERENCE, solution
 
 from paceline.base.errors import EXIT_USAGE, UserError
-from paceline.base.technique import read_source
+from paceline.base.techniques.technique import read_source
 from paceline.cli import application
 from paceline.families.kernels.api.custom import as_plain, from_plain
 from paceline.families.kernels.ops.custom.reference import Custom

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.base.family import family_names
+from paceline.base.families.family import family_names
 from paceline.spec import content
 from paceline.worker.fences.guard import ContractBreachError, Guard
 from paceline.worker.fences.source import source_problems

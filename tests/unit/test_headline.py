@@ -10,7 +10,7 @@ import record_factory as factory
 from paceline.analysis.compare import compare_points
 from paceline.analysis.points import headline, points_of
 from paceline.base.errors import UserError, UserErrors
-from paceline.base.family import MOST_HEADLINE, load_family
+from paceline.base.families.family import MOST_HEADLINE, load_family
 from paceline.records.origin.provenance import suite_facts
 from paceline.report.boards.page import diagnostic_grid as board_diagnostic_grid
 from paceline.report.points.page import diagnostic_grid, headline_grid

@@ -25,7 +25,6 @@ MAX_MODULES = 20
 """Of one folder, ``__init__.py`` included: a name is found among these without reading all of them."""
 LARGER_FOLDERS = {
     "families/training/api": 25,  # techniques of users import its modules by their paths
-    "base": 27,  # not yet divided
     "families/serving/core/load": 27,  # not yet divided
     "families/serving/core": 23,  # not yet divided
     "drivers": 25,  # not yet divided

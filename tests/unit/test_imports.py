@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from paceline.analysis.points import grade_of
-from paceline.base.contracts import contract_id
 from paceline.base.errors import UserError
-from paceline.base.family import load_family
+from paceline.base.families.contracts import contract_id
+from paceline.base.families.family import load_family
 from paceline.cli import application
 from paceline.records.format.record import IMPORTED, Measurement, parse_line
 from paceline.records.format.record_file import content_of

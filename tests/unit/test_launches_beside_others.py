@@ -15,7 +15,7 @@ from paceline.analysis.evidence import evidence
 from paceline.analysis.points import points_of
 from paceline.analysis.reproduction import judge_reproduction
 from paceline.analysis.trend import histories
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.records.format.record import Event
 from paceline.records.store.folder import RunRecord
 from paceline.report.boards.standing import select

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from paceline.base.errors import UserError
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.cli import application
 from paceline.cli.authoring.new import SUITES, example_families
 from paceline.spec.own.techniques import declared

@@ -20,7 +20,7 @@ import pytest
 import seeds
 from scipy import stats
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.records.format.earlier_names import named_today
 from paceline.records.format.record_file import content_of, lines_of
 from paceline.records.store.folder import load, record_paths

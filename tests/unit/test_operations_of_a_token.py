@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paceline.base.family import Params
+from paceline.base.families.family import Params
 from paceline.families.datasheet_tables import Datasheet
 from paceline.families.training.api.sizes import SIZES, num_symbols, size_of
 from paceline.families.training.core.data.setting import Setting

@@ -12,7 +12,7 @@ from suite_text import load
 
 from paceline.base.aliases import params_first
 from paceline.base.errors import UserError
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.drivers.job import build_job
 from paceline.records.format.record import Run
 from paceline.records.origin.own_code import OWN, own_code_facts, write_code

@@ -10,7 +10,7 @@ from package_copy import PackageCopy
 from syntax_trees import tree_of
 
 from paceline.base.errors import UserError
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.report import layouts
 from paceline.report.layout import Layout, layout_of
 from paceline.report.site import build, kinds

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from paceline.base.errors import UserError
-from paceline.base.technique import read_source
+from paceline.base.techniques.technique import read_source
 from paceline.spec import content
 from paceline.spec.files import yaml_file
 from paceline.spec.ledger.papers import Paper, load_papers

@@ -16,8 +16,8 @@ from test_claims import claim, facts, paper, record
 from paceline.analysis.claims import ClaimResult, evaluate
 from paceline.analysis.headlines import ledger
 from paceline.base.errors import UserErrors
-from paceline.base.family import family_names, load_family
-from paceline.base.quantities import Witness
+from paceline.base.families.family import family_names, load_family
+from paceline.base.families.quantities import Witness
 from paceline.cli import application
 from paceline.records.format.earlier_names import named_today
 from paceline.records.origin.provenance import suite_facts

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.cli import application
 from paceline.families.training.api.model import Transformer, loss_and_gradients, next_symbol_loss
 from paceline.families.training.api.sizes import SIZES, Size, num_symbols, size_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.records.format import record_file
 from paceline.records.store.folder import record_paths
 from paceline.spec import content

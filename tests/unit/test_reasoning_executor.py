@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from scripted_model import ANSWER, CONCLUSION, END, PART_END, PARTS, STEP_END, ScriptedModel, read
 
-from paceline.base.technique import REGISTRY
+from paceline.base.techniques.technique import REGISTRY
 from paceline.families.reasoning.api import votes
 from paceline.families.reasoning.api.requests import (
     Branch,

@@ -12,7 +12,7 @@ import pytest
 from package_copy import PACKAGE, PackageCopy
 from syntax_trees import nodes_of
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.families import collectives
 from paceline.spec import content
 from paceline.worker.fences.source import source_problems
@@ -23,7 +23,7 @@ SCENARIOS = ("churn", "fault_localisation")
 PLANS_ALL_OTHERS = """
 import sys
 from pathlib import Path
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.spec import content
 from paceline.spec.plans.plan import Selection, make_plan
 from paceline.spec.profiles.profile import load_runner
@@ -57,7 +57,7 @@ OPERATION = CollectiveOperation(
 )
 """
 SEES_THE_TOY = """
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.families.collectives.core.sizes import element_count
 
 family = load_family("collectives")

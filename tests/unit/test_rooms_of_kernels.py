@@ -11,14 +11,14 @@ import pytest
 from package_copy import PACKAGE, PackageCopy
 from syntax_trees import nodes_of
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.families.kernels import api
 
 FAMILY = PACKAGE / "families" / "kernels"
 OPERATIONS = tuple(load_family("kernels").operations)
 PLANS_ALL_OTHERS = """
 import sys
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.spec import content
 from paceline.spec.plans.plan import Selection, make_plan
 from paceline.spec.profiles.profile import load_runner
@@ -49,7 +49,7 @@ OPERATION = timed(
 )
 """
 SEES_THE_TOY = """
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 
 family = load_family("kernels")
 assert family.parameter("op").choices[-1] == "toy"

@@ -7,13 +7,13 @@ import pkgutil
 import pytest
 from package_copy import PackageCopy
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.families.reasoning import api
 
 OPERATIONS = tuple(load_family("reasoning").operations)
 PLANS_ALL_OTHERS = """
 import sys
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.spec import content
 from paceline.spec.plans.plan import Selection, make_plan
 from paceline.spec.profiles.profile import load_runner
@@ -30,7 +30,7 @@ assert plan.blocks
 print(len(paths))
 """
 TOY = """
-from paceline.base.operation import Operation
+from paceline.base.families.operation import Operation
 from paceline.families.reasoning.core.planning.metrics import token_metric
 from paceline.families.reasoning.core.planning.parameters import QUESTIONS
 
@@ -44,7 +44,7 @@ OPERATION = Operation(
 )
 """
 SEES_THE_TOY = """
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 
 family = load_family("reasoning")
 assert "toy" in family.parameter("op").choices

@@ -8,14 +8,14 @@ import pkgutil
 import pytest
 from package_copy import PackageCopy
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.families.serving import api
 from paceline.families.serving.core.sealed import all_loaded
 
 OPERATIONS = tuple(load_family("serving").operations)
 PLANS_ALL_OTHERS = """
 import sys
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.spec import content
 from paceline.spec.plans.plan import Selection, make_plan
 from paceline.spec.profiles.profile import load_runner
@@ -32,7 +32,7 @@ assert plan.blocks
 print(len(paths))
 """
 TOY = """
-from paceline.base.operation import Operation
+from paceline.base.families.operation import Operation
 from paceline.families.serving.core.parameters import REQUESTS
 from paceline.families.serving.core.metrics import PREFIX_CACHE_HIT_RATE
 
@@ -46,7 +46,7 @@ OPERATION = Operation(
 )
 """
 SEES_THE_TOY = """
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 
 family = load_family("serving")
 assert "toy" in family.parameter("op").choices

@@ -10,7 +10,7 @@ import pytest
 from package_copy import PACKAGE, PackageCopy
 from syntax_trees import nodes_of
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.spec import content
 
 FAMILY = PACKAGE / "families" / "training"
@@ -20,7 +20,7 @@ PLANNED = "sharding"
 CHECK = """
 import sys
 from pathlib import Path
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.spec import content
 from paceline.spec.plans.plan import Selection, make_plan
 from paceline.spec.profiles.profile import load_runner

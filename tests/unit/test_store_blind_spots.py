@@ -17,7 +17,7 @@ import record_factory as factory
 from click.testing import CliRunner
 
 from paceline.base.errors import UserError
-from paceline.base.family import Parameter
+from paceline.base.families.family import Parameter
 from paceline.cli import application
 from paceline.records.format.record import Event, dump_line, parse_line
 from paceline.records.format.record_file import MAX_LINE_BYTES, content_of, run_id_of

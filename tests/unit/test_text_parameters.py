@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from paceline.base.errors import UserErrors
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.cli import application
 from paceline.spec.suites.suite_file import load_suite
 

@@ -11,7 +11,7 @@ from figures import Figures
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.base.technique import REGISTRY
+from paceline.base.techniques.technique import REGISTRY
 from paceline.families.reasoning.api.tool_calls import (
     Action,
     Call,

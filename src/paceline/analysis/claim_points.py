@@ -23,7 +23,7 @@ from paceline.analysis.evidence import (
 )
 from paceline.analysis.points import LEADERBOARD_LAUNCHES, Cell, Point, points_of
 from paceline.base.counting import number_of
-from paceline.base.family import Family
+from paceline.base.families.family import Family
 from paceline.records.format.record import Run
 from paceline.records.store.folder import RunRecord
 from paceline.spec.ledger.premises import SettledBy

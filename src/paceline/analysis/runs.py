@@ -9,7 +9,7 @@ from typing import Any
 
 from paceline.analysis.compare import adjusted
 from paceline.analysis.points import Cell, Point, compared, points_of
-from paceline.base.family import Bounds, load_family
+from paceline.base.families.family import Bounds, load_family
 from paceline.records.format.record import Run
 from paceline.records.store.folder import RunRecord
 from paceline.stats.estimates import Estimate, estimate_value

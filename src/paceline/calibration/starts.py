@@ -10,7 +10,7 @@ from pathlib import Path
 
 from paceline.analysis.points import compared, points_of
 from paceline.base.errors import InfrastructureError
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.calibration.trials import HIDDEN, Figure
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress

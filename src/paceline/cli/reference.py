@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from paceline.base.errors import EXIT_CODES
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.cli import COMMANDS
 from paceline.cli.metric_tables import filled
 from paceline.spec.profiles.profile import runner_schema

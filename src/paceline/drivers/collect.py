@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from paceline import __version__
 from paceline.base.aliases import METRICS
-from paceline.base.family import Family, Metric, Observed, load_family
+from paceline.base.families.family import Family, Metric, Observed, load_family
 from paceline.records.format.contracts import metric_id
 from paceline.records.format.limits import MAX_LAUNCH
 from paceline.records.format.record import Event, Line, Measurement, Run

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.errors import InfrastructureError, UserError
-from paceline.base.eventfile import read_events
+from paceline.base.files.events import read_events
 from paceline.base.redaction import redact
 from paceline.drivers.containers import Box, Stream, folder_bytes, hand_over
 from paceline.drivers.docker_devices import GROUP_FILES, choose_way, wanted_devices

@@ -14,7 +14,7 @@ from typing import Any
 
 from paceline.base.counting import number_of
 from paceline.base.errors import InfrastructureError, UserError
-from paceline.base.eventfile import read_events
+from paceline.base.files.events import read_events
 from paceline.base.redaction import redact_source
 from paceline.base.root_cause import how_ended, last_words
 from paceline.drivers.collect import Collector, make_run

@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from paceline.base.errors import InfrastructureError, PrerequisiteError, UserError
-from paceline.base.eventfile import read_events
+from paceline.base.files.events import read_events
 from paceline.base.redaction import redact
 from paceline.drivers.containers import hand_over
 from paceline.drivers.kubernetes_manifest import LOGS, SUBMISSION_LABEL, Request, render

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.errors import InfrastructureError
-from paceline.base.eventfile import read_events
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
+from paceline.base.files.events import read_events
 from paceline.base.root_cause import kind_of
 from paceline.worker.events import EventLog, require_room
 from paceline.worker.launches.attempt import Ending, merge, run_ranks

@@ -15,8 +15,8 @@ import yaml
 from paceline.base.account import with_home
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
-from paceline.base.family import load_family
-from paceline.base.technique import NAME_RULE, valid_name
+from paceline.base.families.family import load_family
+from paceline.base.techniques.technique import NAME_RULE, valid_name
 from paceline.base.units import parse_duration
 from paceline.families.programs.api.program import GIVEN, command_words, variables
 from paceline.families.programs.core.client import OF_RANKS

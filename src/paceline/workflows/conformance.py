@@ -26,8 +26,8 @@ from typing import Any
 import yaml
 
 from paceline.base.errors import InfrastructureError, UserError, expected_one_of
-from paceline.base.family import Scalar, family_names, load_family, off_formula
-from paceline.base.technique import TechniqueSource
+from paceline.base.families.family import Scalar, family_names, load_family, off_formula
+from paceline.base.techniques.technique import TechniqueSource
 from paceline.drivers.machine.devices import on_this_machine
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import Field
 
 from paceline.base.errors import UserError, UserErrors
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 from paceline.drivers.execute import JOBS, Outcome, collect_job
 from paceline.drivers.job import build_job, read_job
 from paceline.drivers.measure import make_facts

@@ -15,7 +15,7 @@ from paceline.base.errors import (
     UserError,
     expected_one_of,
 )
-from paceline.base.requirements import lacking
+from paceline.base.techniques.requirements import lacking
 from paceline.drivers.driver import open_driver
 from paceline.drivers.execute import JOBS, Outcome, execute
 from paceline.drivers.job import read_job

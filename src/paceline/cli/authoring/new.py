@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from paceline.base.errors import UserError, expected_one_of
-from paceline.base.operation import Operation
-from paceline.base.technique import NAME_RULE, valid_name
+from paceline.base.families.operation import Operation
+from paceline.base.techniques.technique import NAME_RULE, valid_name
 from paceline.cli.authoring.starting import operation_named, text_for
 from paceline.cli.options import Command
 from paceline.spec.own.techniques import declared, suites_for

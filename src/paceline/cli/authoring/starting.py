@@ -7,11 +7,11 @@ import re
 import textwrap
 from pathlib import Path
 
-from paceline.base.arguments import Argument
 from paceline.base.errors import UserError, expected_one_of
-from paceline.base.family import family_names, load_family
-from paceline.base.operation import Operation
-from paceline.base.technique import TechniqueSource
+from paceline.base.families.arguments import Argument
+from paceline.base.families.family import family_names, load_family
+from paceline.base.families.operation import Operation
+from paceline.base.techniques.technique import TechniqueSource
 from paceline.spec import content
 
 WIDTH = 112

@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
-from paceline.base.contracts import contract_id
 from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_OK, EXIT_USAGE, UserError, UserErrors, expected_one_of
-from paceline.base.family import family_names, load_family
-from paceline.base.operation import Operation
-from paceline.base.technique import TechniqueSource
+from paceline.base.families.contracts import contract_id
+from paceline.base.families.family import family_names, load_family
+from paceline.base.families.operation import Operation
+from paceline.base.techniques.technique import TechniqueSource
 from paceline.cli.inspection.load_logs import show_definitions
 from paceline.cli.options import (
     json_option,

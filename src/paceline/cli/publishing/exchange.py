@@ -10,7 +10,7 @@ import click
 
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError, UserErrors
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 from paceline.base.redaction import redact_arguments
 from paceline.cli.options import (
     json_option,

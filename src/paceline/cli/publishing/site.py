@@ -19,8 +19,8 @@ from paceline.analysis.headlines import ledger
 from paceline.base.collection import without_collection
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
-from paceline.base.family import family_names, load_family
-from paceline.base.technique import TechniqueSource
+from paceline.base.families.family import family_names, load_family
+from paceline.base.techniques.technique import TechniqueSource
 from paceline.cli.options import json_option, print_json, published_option, results_option
 from paceline.cli.publishing.site_progress import SiteProgress
 from paceline.records.origin.ancestry import ancestry_of

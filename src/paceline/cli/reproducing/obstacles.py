@@ -8,9 +8,9 @@ from importlib import metadata
 from typing import Any
 
 from paceline.analysis.runs import classes_differ
-from paceline.base.contracts import contract_id
 from paceline.base.errors import PrerequisiteError, UserError
-from paceline.base.family import load_family
+from paceline.base.families.contracts import contract_id
+from paceline.base.families.family import load_family
 from paceline.drivers.machine.hostclass import HERE, class_here
 from paceline.drivers.machine.worktree import require
 from paceline.records.format.record import Measurement, Run

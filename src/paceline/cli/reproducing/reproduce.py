@@ -16,7 +16,7 @@ from paceline.analysis.points import points_of
 from paceline.analysis.reproduction import Reproduction, cannot, judge_reproduction, same_code
 from paceline.analysis.runs import compare_runs, incomparable
 from paceline.base.errors import EXIT_INCOMPARABLE, EXIT_OK, EXIT_REGRESSION, InfrastructureError, UserError
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.cli.measuring.run import describe_plan
 from paceline.cli.options import (
     machine_options,

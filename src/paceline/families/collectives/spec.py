@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.operation import computed_metrics_in, family_of, operations_in
+from paceline.base.families.operation import computed_metrics_in, family_of, operations_in
 from paceline.families.collectives.core.quantities import QUANTITIES
 
 FAMILY = family_of(

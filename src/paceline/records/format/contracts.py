@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from paceline.base.contracts import contract_id, known_contract_ids
-from paceline.base.family import Metric, family_names, load_family
+from paceline.base.families.contracts import contract_id, known_contract_ids
+from paceline.base.families.family import Metric, family_names, load_family
 from paceline.records.format.earlier_contracts import EARLIER
 from paceline.records.format.record import MetricId
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 from pydantic_core import from_json
 
-from paceline.base.plaindata import MAX_DEPTH, loads, within
+from paceline.base.files.plain_data import MAX_DEPTH, loads, within
 from paceline.base.units import MAX_INTEGER
 
 MAX_NAME = 1024

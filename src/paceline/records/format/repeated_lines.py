@@ -28,7 +28,7 @@ from typing import Any
 from pydantic import BaseModel, create_model
 from pydantic_core import from_json
 
-from paceline.base.plaindata import within
+from paceline.base.files.plain_data import within
 from paceline.records.format.earlier_names import metrics_today
 from paceline.records.format.record import Event, Measurement, MetricId, Run, parse_line
 

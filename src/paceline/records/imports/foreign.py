@@ -12,7 +12,7 @@ from typing import Any
 from paceline import __version__
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
-from paceline.base.family import Metric, Scalar, load_family
+from paceline.base.families.family import Metric, Scalar, load_family
 from paceline.records.format.contracts import metric_id
 from paceline.records.format.record import IMPORTED, Measurement, Run, dump_line
 from paceline.records.format.record_file import MAX_LINE_BYTES

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from paceline.base.own_code import INSTALLED
+from paceline.base.files.own_code import INSTALLED
 from paceline.records.format.parts import OwnCode, OwnFile
 from paceline.records.format.record import Run
 from paceline.records.origin.own_techniques import text_of

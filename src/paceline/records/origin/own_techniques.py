@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from paceline.base.redaction import redact_source
-from paceline.base.technique import TechniqueSource
+from paceline.base.techniques.technique import TechniqueSource
 from paceline.records.format.record import Run
 
 OWN = "user:"

@@ -24,10 +24,10 @@ from typing import Any, cast
 from pydantic_core import from_json, to_json
 
 import paceline
-from paceline.base.code_digest import code_digest
 from paceline.base.collection import without_collection
 from paceline.base.errors import UserError
-from paceline.base.filestamp import Stamp, stamp_of
+from paceline.base.files.code_digest import code_digest
+from paceline.base.files.stamp import Stamp, stamp_of
 from paceline.records.format.contracts import mistold
 from paceline.records.format.limits import said
 from paceline.records.format.record import Event, Measurement, MetricId, Run, parse_line

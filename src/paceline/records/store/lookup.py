@@ -17,7 +17,7 @@ from pathlib import Path
 
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
-from paceline.base.filestamp import SETTLED_NS
+from paceline.base.files.stamp import SETTLED_NS
 from paceline.records.format.record import Event, Measurement, Run, parse_line
 from paceline.records.format.record_file import holds, lines_of, run_id_of
 from paceline.records.store.folder import (

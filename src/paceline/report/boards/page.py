@@ -14,7 +14,7 @@ from markupsafe import Markup
 from paceline.analysis.compare import Comparison
 from paceline.analysis.failures import grouped
 from paceline.analysis.points import Point
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.base.root_cause import ranks_text
 from paceline.base.units import format_quantity
 from paceline.records.format.record import Run

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from paceline.analysis.compare import Comparison, Duel, duels
 from paceline.analysis.evidence import params_key
 from paceline.analysis.points import sort_key
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.base.units import format_quantity
 from paceline.report.boards.page import point_name, shown_verdict
 from paceline.report.boards.standing import Board, slug

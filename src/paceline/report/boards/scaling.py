@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from paceline.analysis.points import Point
-from paceline.base.family import NOT_NEGATIVE
+from paceline.base.families.family import NOT_NEGATIVE
 from paceline.report.boards.page import Chart
 from paceline.report.boards.standing import Board
 from paceline.report.charts import large, zoom

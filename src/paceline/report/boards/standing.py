@@ -26,7 +26,7 @@ from paceline.analysis.evidence import (
 )
 from paceline.analysis.points import Point, compared, points_of, sort_key
 from paceline.base.errors import UserError
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.records.store.folder import RunRecord
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from paceline.analysis.compare import Comparison
 from paceline.analysis.points import Point
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.base.units import format_quantity
 from paceline.report.boards.page import Chart, estimate
 from paceline.report.boards.standing import Board

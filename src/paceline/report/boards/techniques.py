@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from paceline.analysis.claims import ClaimResult
 from paceline.analysis.compare import Comparison
 from paceline.analysis.points import Point
-from paceline.base.technique import TechniqueSource
+from paceline.base.techniques.technique import TechniqueSource
 from paceline.report.boards.page import point_name, shown_verdict
 from paceline.report.boards.standing import Board, slug
 from paceline.report.html import Cell, Grid, body_cell, rows_grid

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from paceline.analysis.compare import Comparison
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.report.charts.svg import WIDTH, Axis, svg, text, x_marks
 from paceline.report.tables.results import effect_text, format_param, varying_params
 from paceline.report.words.estimates import ends_of_effect, verdict_text

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from paceline.analysis.claims import ClaimResult
 from paceline.base.counting import number_of
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.report.tables.results import format_param
 from paceline.report.words.bounds import with_ends
 from paceline.report.words.estimates import ABSENT, ends_of_effect, format_effect, format_estimate

@@ -16,7 +16,7 @@ from typing import Any
 from paceline import __version__
 from paceline.analysis.points import Cell, Point, points_of
 from paceline.base.errors import UserError
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.records.format.record import IMPORTED
 from paceline.records.imports.nccl_names import PROGRAMS, REDUCING, ROOTED, TYPE_NAMES
 from paceline.records.imports.nccl_text import OWN_LINE

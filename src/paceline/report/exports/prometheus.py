@@ -15,7 +15,7 @@ from datetime import datetime
 
 from paceline.analysis.compare import Comparison
 from paceline.analysis.points import Point
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.report.tables.results import HIDDEN_PARAMS
 from paceline.report.words.estimates import ends_of_effect, ends_of_value, format_verdict
 

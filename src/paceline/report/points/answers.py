@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.analysis.points import Point
-from paceline.base.family import SHARE, Bounds
+from paceline.base.families.family import SHARE, Bounds
 from paceline.report.html import Grid, rows_grid
 from paceline.report.layout import layout_of
 from paceline.report.words.estimates import ABSENT

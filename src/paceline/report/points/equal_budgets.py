@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Any
 
 from paceline.analysis.points import Point
-from paceline.base.family import Metric, load_family
+from paceline.base.families.family import Metric, load_family
 from paceline.base.units import format_quantity
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.layout import CurveSpec, layout_of

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paceline.analysis.points import Point, compared, grade_of, headline
-from paceline.base.contracts import contract_id
-from paceline.base.family import load_family
+from paceline.base.families.contracts import contract_id
+from paceline.base.families.family import load_family
 from paceline.base.units import format_quantity
 from paceline.report.boards.page import Chart, estimate
 from paceline.report.charts import large

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from paceline.analysis.points import Point
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.base.units import format_quantity
 from paceline.report.boards.page import Chart, estimate
 from paceline.report.charts import large

@@ -12,7 +12,7 @@ from paceline.analysis.lateness import Busy, Late
 from paceline.analysis.points import compared
 from paceline.analysis.trend import Alert, History, Night, alerts, histories
 from paceline.base.counting import number_of
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.base.units import format_quantity
 from paceline.records.origin.ancestry import IsAncestor, unknown
 from paceline.records.store.folder import Loaded

@@ -13,7 +13,7 @@ from paceline.analysis.compare import Comparison, compare_points
 from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey, point_key
 from paceline.analysis.headlines import LedgerRow
 from paceline.analysis.points import Point
-from paceline.base.technique import TechniqueSource
+from paceline.base.techniques.technique import TechniqueSource
 from paceline.records.origin.ancestry import IsAncestor, unknown
 from paceline.records.store.folder import Loaded, RunRecord
 from paceline.records.store.health import FoundHealth

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from paceline.analysis.compare import Comparison
 from paceline.base.counting import number_of
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.records.format.record import Run
 from paceline.records.store.folder import RunRecord, status_counts
 from paceline.report.boards.choosing import offers

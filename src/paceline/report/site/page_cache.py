@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import paceline
-from paceline.base import code_digest as base_digest
+from paceline.base.files import code_digest as base_digest
 from paceline.report.site.forks import Files, Job
 from paceline.spec import content
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from paceline.analysis.headlines import LedgerRow
 from paceline.base.counting import number_of
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.report.boards.choosing import offers
 from paceline.report.boards.page import param_text, table_labels
 from paceline.report.boards.pairs import place_name

@@ -8,7 +8,7 @@ from typing import Any
 from paceline.analysis.compare import Comparison
 from paceline.analysis.points import Point
 from paceline.base.counting import number_of
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.base.units import format_duration
 from paceline.records.format.record import Measurement
 from paceline.report.tables.results import Table, format_counts

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from paceline.analysis.compare import Comparison, ranks
 from paceline.analysis.points import Point
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.base.units import format_quantity
 from paceline.report.layout import layout_of
 from paceline.report.words.estimates import format_verdict, verdict_text

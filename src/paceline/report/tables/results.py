@@ -20,7 +20,7 @@ from paceline.analysis.failures import Failure, grouped
 from paceline.analysis.points import GRADES, Cell, Point, causes_of_c, compared, grade_of, headline
 from paceline.analysis.runs import RunComparison
 from paceline.base.counting import number_of
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.base.units import format_quantity, format_rate, format_size
 from paceline.records.format.record import Measurement
 from paceline.report.tables.quality import Loss, losses, qualified, quality_ranks

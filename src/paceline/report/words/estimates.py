@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from paceline.base.counting import number_of
-from paceline.base.family import ANY, Bounds, bounds_of_unit
+from paceline.base.families.family import ANY, Bounds, bounds_of_unit
 from paceline.base.units import format_quantity
 from paceline.stats.estimates import Estimate
 from paceline.stats.verdicts import MANY_LAUNCHES, Kind, Verdict

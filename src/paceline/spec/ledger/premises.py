@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 from paceline.spec.files.models import FileModel
 
 SettledBy = Literal["gpu", "parameters", "time", "setting"]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.errors import UserError
-from paceline.base.family import Family, Params, Scalar
-from paceline.base.own_code import OwnCode, find_code
+from paceline.base.families.family import Family, Params, Scalar
+from paceline.base.files.own_code import OwnCode, find_code
 from paceline.spec.suites.suite import Suite
 
 SOURCES = "sources"

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from paceline.base.errors import UserError, UserErrors
-from paceline.base.family import load_family
-from paceline.base.technique import TechniqueSource, read_source
+from paceline.base.families.family import load_family
+from paceline.base.techniques.technique import TechniqueSource, read_source
 from paceline.spec import content
 from paceline.spec.files.models import validate
 from paceline.spec.files.yaml_file import load

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.base.aliases import SUITES, params_first, technique_first
-from paceline.base.contracts import identifying_contracts
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError, expected_one_of
-from paceline.base.family import Family, Scalar, load_family
-from paceline.base.requirements import present
+from paceline.base.families.contracts import identifying_contracts
+from paceline.base.families.family import Family, Scalar, load_family
+from paceline.base.techniques.requirements import present
 from paceline.spec.plans.compared import planned_protocol, stop_rule
 from paceline.spec.plans.duration import Observation, estimate
 from paceline.spec.plans.points import excluded, matches, points_in

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from paceline.base.errors import UserError, expected_one_of
-from paceline.base.family import Parameter, Scalar
+from paceline.base.families.family import Parameter, Scalar
 from paceline.spec.own.code import place_of, with_code
 from paceline.spec.profiles.profile import RunnerProfile
 from paceline.spec.suites.grammar import RawScalar, Tier

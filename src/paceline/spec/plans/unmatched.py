@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from paceline.base.errors import UserError, UserErrors, nearest
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 from paceline.base.units import format_size
 from paceline.spec.plans.plan import Plan, Selection
 from paceline.spec.plans.points import matches, points_in

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.redaction import names_a_secret
-from paceline.base.technique import valid_name
+from paceline.base.techniques.technique import valid_name
 from paceline.base.units import parse_duration, parse_rate, parse_size
 from paceline.spec.files.earlier_names import described
 from paceline.spec.files.kinds import refuse_other_kinds

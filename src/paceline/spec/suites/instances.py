@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from paceline.base.errors import UserError
-from paceline.base.family import Family
+from paceline.base.families.family import Family
 from paceline.spec.files.yaml_file import Located
 from paceline.spec.suites.grammar import SuiteModel
 

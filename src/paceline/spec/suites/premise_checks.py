@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from paceline.base.errors import UserError, expected_one_of
-from paceline.base.family import Family
+from paceline.base.families.family import Family
 from paceline.spec.files.yaml_file import KeyPath, Located
 from paceline.spec.ledger.premises import Premise, Source
 from paceline.spec.suites.grammar import SuiteModel

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from paceline.base.declarations import Place, accepts, described
 from paceline.base.errors import UserError, UserErrors, expected_one_of
-from paceline.base.family import Family, Scalar
-from paceline.base.technique import TechniqueSource, valid_name
+from paceline.base.families.family import Family, Scalar
+from paceline.base.techniques.declarations import Place, accepts, described
+from paceline.base.techniques.technique import TechniqueSource, valid_name
 from paceline.spec.files.yaml_file import KeyPath, Located
 from paceline.spec.ledger.papers import Paper
 from paceline.spec.suites.grammar import (

@@ -12,8 +12,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from paceline.base.errors import UserError, UserErrors, expected_one_of
-from paceline.base.family import MOST_HEADLINE, Parameter, load_family
-from paceline.base.technique import valid_name
+from paceline.base.families.family import MOST_HEADLINE, Parameter, load_family
+from paceline.base.techniques.technique import valid_name
 from paceline.spec import content
 from paceline.spec.files.earlier_names import suite_named_today
 from paceline.spec.files.kinds import refuse_other_kinds

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError, expected_one_of
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 from paceline.spec.files.yaml_file import KeyPath, Located
 from paceline.spec.suites.grammar import Claim, RawScalar, Tuning
 

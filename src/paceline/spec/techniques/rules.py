@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from paceline.base.declarations import ARGUMENT, OPTION, Names, mistakes
 from paceline.base.errors import UserError, expected_one_of
-from paceline.base.family import Family, family_names, load_family
-from paceline.base.fidelity import mistakes_in
-from paceline.base.operation import Operation, Promises
-from paceline.base.requirements import Requirements
-from paceline.base.technique import Technique, TechniqueSource
+from paceline.base.families.family import Family, family_names, load_family
+from paceline.base.families.operation import Operation, Promises
+from paceline.base.techniques.declarations import ARGUMENT, OPTION, Names, mistakes
+from paceline.base.techniques.fidelity import mistakes_in
+from paceline.base.techniques.requirements import Requirements
+from paceline.base.techniques.technique import Technique, TechniqueSource
 
 
 def strange_operations(info: Technique) -> list[str]:

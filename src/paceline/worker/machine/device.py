@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from paceline.base.counting import number_of
 from paceline.base.errors import PrerequisiteError, UserError
-from paceline.base.requirements import present
+from paceline.base.techniques.requirements import present
 from paceline.worker.machine import telemetry
 from paceline.worker.machine.cpu_quota import cpu_quota
 from paceline.worker.machine.device_settings import Settings, place_of, settings_of

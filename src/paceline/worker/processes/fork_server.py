@@ -17,7 +17,7 @@ from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 from paceline.base.errors import InfrastructureError
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.worker.processes import group_store
 
 FOLDER_VARIABLE = "PACELINE_FORK_SERVER_FOLDER"

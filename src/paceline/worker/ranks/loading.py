@@ -9,9 +9,9 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from paceline.base.family import load_family
-from paceline.base.requirements import lacking
-from paceline.base.technique import REGISTRY, read_source
+from paceline.base.families.family import load_family
+from paceline.base.techniques.requirements import lacking
+from paceline.base.techniques.technique import REGISTRY, read_source
 from paceline.worker.fences.guard import ContractBreachError, Guard
 from paceline.worker.fences.source import optional_libraries, source_problems
 from paceline.worker.ranks.session import CaseError, Loaded

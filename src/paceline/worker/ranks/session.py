@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 
 from paceline.base.root_cause import traceback_of
-from paceline.base.technique import Technique, UnsupportedError
+from paceline.base.techniques.technique import Technique, UnsupportedError
 from paceline.worker.case_error import CaseError
 from paceline.worker.communication.comm import Comm
 from paceline.worker.communication.fault import Fault

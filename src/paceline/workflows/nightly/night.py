@@ -17,7 +17,7 @@ from paceline.base.errors import (
     InfrastructureError,
     UserError,
 )
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.drivers.machine import quarantine
 from paceline.drivers.machine.devices import on_this_machine
 from paceline.drivers.machine.occupation import Occupation, look_around, measures_here, occupied

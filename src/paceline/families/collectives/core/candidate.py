@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from paceline.base.options import taken_by
+from paceline.base.techniques.options import taken_by
 from paceline.families.collectives.api.problem import Collective, Cost, Problem
 from paceline.families.collectives.core.gate import OwnJudgement, Passed
 from paceline.families.collectives.core.oracle import SCALES, Check, Workspace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 
 RANKS = (1, 2, 3, 4)
 SIZES_BYTES = (8, 52, 4100, 65_548, 1_048_576)

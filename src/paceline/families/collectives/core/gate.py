@@ -14,7 +14,7 @@ from typing import Any, get_args
 import torch
 
 from paceline.base.counting import number_of
-from paceline.base.technique import Technique
+from paceline.base.techniques.technique import Technique
 from paceline.families.collectives.api.problem import Collective, Problem
 from paceline.families.collectives.core.operation import same_everywhere
 from paceline.families.collectives.core.oracle import Check, LossyRule, Workspace

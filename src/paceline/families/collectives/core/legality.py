@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.base.counting import number_of
-from paceline.base.family import Params
+from paceline.base.families.family import Params
 from paceline.families.collectives.core.operation import SIZE, operation_of
 from paceline.families.collectives.core.sizes import ITEM_BYTES, number
 

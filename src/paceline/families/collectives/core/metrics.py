@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from paceline.base.family import ANY, NOT_NEGATIVE, TIME_MARGIN, Metric
+from paceline.base.families.family import ANY, NOT_NEGATIVE, TIME_MARGIN, Metric
 
 HOST_CLOCK = {
     "timer": "host monotonic performance counter, captured before any technique is imported",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from paceline.base.family import Params, load_family
-from paceline.base.operation import OPERATION_KEY, Operation
+from paceline.base.families.family import Params, load_family
+from paceline.base.families.operation import OPERATION_KEY, Operation
 
 FAMILY = "collectives"
 SIZE = "size_bytes"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.quantities import Quantity, Witness
+from paceline.base.families.quantities import Quantity, Witness
 
 
 def link_bytes_per_s(seen: Witness) -> float:

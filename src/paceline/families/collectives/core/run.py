@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from paceline.base.family import off_formula
+from paceline.base.families.family import off_formula
 from paceline.families.collectives.api.problem import TORCH_DTYPES, Cost, Problem
 from paceline.families.collectives.core import ceilings, passes
 from paceline.families.collectives.core.caches import buffer_sets, flush_bytes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from paceline.base.family import DerivedMetric, Params
+from paceline.base.families.family import DerivedMetric, Params
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 CALL_S, FLOPS_PER_S, BYTES_PER_S = 2e-5, 2e10, 4e9

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import NOT_NEGATIVE, TIME_MARGIN, Metric
+from paceline.base.families.family import NOT_NEGATIVE, TIME_MARGIN, Metric
 
 METRICS: tuple[Metric, ...] = (
     Metric(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from paceline.base.arguments import Argument
-from paceline.base.family import Metric, Parameter, Params
-from paceline.base.operation import Operation
+from paceline.base.families.arguments import Argument
+from paceline.base.families.family import Metric, Parameter, Params
+from paceline.base.families.operation import Operation
 from paceline.families.kernels.core.arithmetic import Arithmetic
 from paceline.families.kernels.core.metrics import METRICS
 from paceline.families.kernels.core.parameters import COMMON

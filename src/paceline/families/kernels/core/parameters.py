@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter, ParameterKind, Params, Scalar
+from paceline.base.families.family import Parameter, ParameterKind, Params, Scalar
 from paceline.families.kernels.core.arithmetic import ITEM_BYTES, integer, item_bytes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from paceline.base.requirements import DeviceRequirements, DtypeRequirements
+from paceline.base.techniques.requirements import DeviceRequirements, DtypeRequirements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

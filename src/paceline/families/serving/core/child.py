@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from paceline.base.technique import UnsupportedError
+from paceline.base.techniques.technique import UnsupportedError
 from paceline.families.serving.core.engine.core import RefusedStepError
 from paceline.families.serving.core.sealed import all_loaded
 from paceline.worker.fences.guard import ContractBreachError, Guard

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paceline.base.family import Params
+from paceline.base.families.family import Params
 from paceline.families.serving.core.load.events import count_warnings
 from paceline.families.serving.core.load.outcomes import (
     Outcome,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from paceline.base.family import TIME_MARGIN, Metric
+from paceline.base.families.family import TIME_MARGIN, Metric
 from paceline.families.serving.core.metrics import OBJECTIVE, share
 
 _CLOCK = {

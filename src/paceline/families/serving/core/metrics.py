@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from paceline.base.family import NOT_NEGATIVE, SHARE, Bounds, Metric
+from paceline.base.families.family import NOT_NEGATIVE, SHARE, Bounds, Metric
 
 OBJECTIVE = {
     "met": "whole answer, time to first token <= slo_ttft, and (last - first) / (tokens - 1) <= slo_tpot",

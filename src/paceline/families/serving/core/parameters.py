@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
+from paceline.base.families.family import Parameter
 from paceline.families.serving.core import text_tokens, traces
 from paceline.families.serving.core.conversation_choice import LengthLimits
 from paceline.families.serving.core.load import arrivals

@@ -6,7 +6,7 @@ import math
 
 from paceline.base.counting import number_of
 from paceline.base.errors import PrerequisiteError, UserError
-from paceline.base.family import Params
+from paceline.base.families.family import Params
 from paceline.families.serving.core.model_sizes import SIZES
 from paceline.families.serving.core.traced_calls import TRACED, check_spoken, speaks
 from paceline.families.serving.core.workloads import (

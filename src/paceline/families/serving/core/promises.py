@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paceline.base.requirements import DeviceRequirements, DtypeRequirements, RankRequirements
+from paceline.base.techniques.requirements import DeviceRequirements, DtypeRequirements, RankRequirements
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
-from paceline.base.family import Params
+from paceline.base.families.family import Params
 from paceline.families.serving.core.conversation_calls import folded, session_calls
 from paceline.families.serving.core.conversation_choice import Choice, LengthLimits, choose
 from paceline.families.serving.core.conversations import read_conversations

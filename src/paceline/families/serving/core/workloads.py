@@ -6,7 +6,7 @@ import math
 import random
 from dataclasses import dataclass
 
-from paceline.base.family import Params
+from paceline.base.families.family import Params
 from paceline.families.serving.core.load.arrivals import draw_arrivals
 from paceline.families.serving.core.load.calls import Call, Workload
 from paceline.families.serving.core.model_sizes import FIRST_TOKEN

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from paceline.base.errors import PacelineError
-from paceline.base.technique import Technique, UnsupportedError, read_source
+from paceline.base.techniques.technique import Technique, UnsupportedError, read_source
 from paceline.worker.channel import Channel, ChannelClosedError, close_all
 from paceline.worker.fences.guard import ContractBreachError, Guard
 from paceline.worker.processes import early_fork, process

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from paceline.base.family import family_names
+from paceline.base.families.family import family_names
 from paceline.report.boards import choosing
 from paceline.report.layout import layout_of
 from paceline.report.site.data import File, PageKind, Site

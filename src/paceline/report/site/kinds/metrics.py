@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from paceline.base.contracts import contract_id
-from paceline.base.family import family_names, load_family
+from paceline.base.families.contracts import contract_id
+from paceline.base.families.family import family_names, load_family
 from paceline.report.site.data import File, PageKind, Site
 
 

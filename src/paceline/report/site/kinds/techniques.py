@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.report.boards import techniques
 from paceline.report.boards.paying import paying
 from paceline.report.site.data import File, PageKind, Site, one

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import torch
 import torch.distributed as dist
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.families.collectives.api.wire import Wire
 from paceline.worker.communication.comm import Comm
 from paceline.worker.communication.trace import TraceWriter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.arguments import changed
+from paceline.base.families.arguments import changed
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.operation import CollectiveOperation
 from paceline.families.collectives.core.promises import Losses

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.families.family import Metric
 from paceline.families.collectives.core.metrics import SCENARIO, seconds
 
 METRICS: tuple[Metric, ...] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 from paceline.families.collectives.core.conformance import RANKS, shaped_points
 
 __all__ = ["RANKS", "points"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 from paceline.families.collectives.core.conformance import RANKS, SIZES_BYTES, floating_points
 
 __all__ = ["RANKS", "points"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import NOT_NEGATIVE, Metric
+from paceline.base.families.family import NOT_NEGATIVE, Metric
 from paceline.families.collectives.core.metrics import CALL
 
 CONSENSUS_DISTANCE_RATIO = Metric(

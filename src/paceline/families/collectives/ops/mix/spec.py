@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.arguments import changed
-from paceline.base.family import Params
+from paceline.base.families.arguments import changed
+from paceline.base.families.family import Params
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.operation import CollectiveOperation
 from paceline.families.collectives.core.parameters import SIZED

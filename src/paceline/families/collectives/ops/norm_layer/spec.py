@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from paceline.base.arguments import filled, given
 from paceline.base.counting import number_of
-from paceline.base.family import Params
+from paceline.base.families.arguments import filled, given
+from paceline.base.families.family import Params
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.operation import CollectiveOperation
 from paceline.families.collectives.core.promises import Exactness

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.arguments import filled, given
+from paceline.base.families.arguments import filled, given
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.metrics import GROUPED_CALL
 from paceline.families.collectives.core.operation import CollectiveOperation

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.arguments import changed, given
-from paceline.base.family import Params
+from paceline.base.families.arguments import changed, given
+from paceline.base.families.family import Params
 from paceline.families.collectives.core.legality import estimate_s, problems
 from paceline.families.collectives.core.metrics import CALL
 from paceline.families.collectives.core.operation import CollectiveOperation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.arguments import filled, given
+from paceline.base.families.arguments import filled, given
 from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes, product
 from paceline.families.kernels.core.operation import timed
 from paceline.families.kernels.core.parameters import HIDDEN, TOKENS

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.arguments import filled, given
-from paceline.base.family import Parameter, Params
+from paceline.base.families.arguments import filled, given
+from paceline.base.families.family import Parameter, Params
 from paceline.families.kernels.api.context_lengths import SPREADS, context_lengths
 from paceline.families.kernels.core.arithmetic import Arithmetic, item_bytes, product
 from paceline.families.kernels.core.operation import timed

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.arguments import filled, given
-from paceline.base.family import Params
+from paceline.base.families.arguments import filled, given
+from paceline.base.families.family import Params
 from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes, product
 from paceline.families.kernels.core.metrics import WEIGHT_BYTES
 from paceline.families.kernels.core.operation import timed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Params
+from paceline.base.families.family import Params
 from paceline.families.kernels.core.arithmetic import integer
 
 SKEWS = ("even", "skewed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from paceline.base.family import SHARE, Bounds, Metric
+from paceline.base.families.family import SHARE, Bounds, Metric
 
 ANOTHER_MODELS = "another model's tokens are in it, which are not votes' tokens"
 """Why a technique stands beside no plain vote of as many tokens."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.counting import number_of
-from paceline.base.family import Params
+from paceline.base.families.family import Params
 from paceline.families.reasoning.core.planning.naming import (
     KINDS,
     NO_PARTNER,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.quantities import Quantity, Witness
+from paceline.base.families.quantities import Quantity, Witness
 from paceline.families.reasoning.core.planning.model_facts import num_judge_parameters, num_parameters
 
 

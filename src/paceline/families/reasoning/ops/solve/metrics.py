@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import TIME_MARGIN, Metric
+from paceline.base.families.family import TIME_MARGIN, Metric
 from paceline.families.reasoning.core.planning.metrics import share_metric, token_metric
 
 _ACCURACY = {

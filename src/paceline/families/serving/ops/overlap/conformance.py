@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 from paceline.families.serving.core.conformance import PROTOCOL, RANKS, first
 
 __all__ = ["PROTOCOL", "RANKS", "points"]

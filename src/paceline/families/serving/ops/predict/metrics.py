@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import NOT_NEGATIVE, Metric
+from paceline.base.families.family import NOT_NEGATIVE, Metric
 from paceline.families.serving.core.metrics import ERRORS, EXECUTED, share
 
 METRICS: tuple[Metric, ...] = (

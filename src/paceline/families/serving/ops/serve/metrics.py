@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.families.family import Metric
 from paceline.families.serving.core.client_metrics import SEEN
 from paceline.families.serving.core.metrics import CACHED, PREFIX_CACHE_HIT_RATE, share
 

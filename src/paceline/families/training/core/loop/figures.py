@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from paceline.base.family import MISSED, Metric
+from paceline.base.families.family import MISSED, Metric
 from paceline.families.datasheets import datasheet_of
 from paceline.families.training.core.data.setting import Setting
 from paceline.families.training.core.loop.traffic import Traffic

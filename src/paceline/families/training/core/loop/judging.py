@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from paceline.base.counting import number_of
-from paceline.base.family import off_formula
-from paceline.base.options import taken_by
+from paceline.base.families.family import off_formula
+from paceline.base.techniques.options import taken_by
 from paceline.families.training.api.absence import Absence
 from paceline.families.training.api.replica import Cost, Replica
 from paceline.families.training.core.data.setting import Setting

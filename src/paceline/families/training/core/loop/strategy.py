@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from paceline.base.family import Metric
+from paceline.base.families.family import Metric
 from paceline.families.training.api.replica import Replica
 from paceline.families.training.core.data import corpus
 from paceline.families.training.core.data.corpus import Corpus

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from paceline.base.family import Params
-from paceline.base.footprint import Footprint
-from paceline.base.options import taken_by
+from paceline.base.families.family import Params
+from paceline.base.families.footprint import Footprint
+from paceline.base.techniques.options import taken_by
 from paceline.families.training.api.model import Transformer, next_symbol_loss
 from paceline.families.training.api.replica import Cost, Task
 from paceline.families.training.api.sizes import Size, num_symbols, size_of

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from paceline.base.own_code import INDEX, OWN_CODE
+from paceline.base.files.own_code import INDEX, OWN_CODE
 from paceline.worker.ranks.session import CaseError
 
 

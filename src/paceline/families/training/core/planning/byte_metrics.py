@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.families.family import Metric
 from paceline.families.training.core.planning.contracts import BYTES
 
 BYTE_METRICS: tuple[Metric, ...] = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from paceline.base.account import with_home
 from paceline.base.errors import UserError
-from paceline.base.plaindata import loads
+from paceline.base.files.plain_data import loads
 from paceline.families.training.api.sizes import (
     LETTERS,
     QKV_BIAS,

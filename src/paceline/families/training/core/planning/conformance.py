@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 
 RANKS = (1, 2, 4)
 KV_HEADS = (4, 2)

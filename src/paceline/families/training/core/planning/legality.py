@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.base.counting import number_of
-from paceline.base.family import Params
+from paceline.base.families.family import Params
 from paceline.families.training.api.sizes import SYNTHETIC, num_symbols, size_of
 from paceline.families.training.core.planning.configuration import HUB
 from paceline.families.training.core.planning.metrics import flops_per_token

@@ -6,7 +6,7 @@ metrics between these groups.
 
 from __future__ import annotations
 
-from paceline.base.family import ANY, NOT_NEGATIVE, SHARE, TIME_MARGIN, DerivedMetric, Metric, Params
+from paceline.base.families.family import ANY, NOT_NEGATIVE, SHARE, TIME_MARGIN, DerivedMetric, Metric, Params
 from paceline.families.training.api.sizes import num_symbols, size_of
 from paceline.families.training.core.planning.contracts import LOSS
 

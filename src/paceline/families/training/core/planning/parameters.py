@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paceline.base.family import Parameter, Scalar
-from paceline.base.own_code import DIGITS, is_reference
+from paceline.base.families.family import Parameter, Scalar
+from paceline.base.files.own_code import DIGITS, is_reference
 from paceline.families.training.api.sizes import DIALECTS, MARKOV, SIZES
 from paceline.families.training.core.planning.configuration import wrong_size
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from paceline.base.declarations import ArgumentName, OptionName
+from paceline.base.techniques.declarations import ArgumentName, OptionName
 
 Schedule = Literal["always", "rounds", "own-rounds", "pairs", "pairs-then-all", "never"]
 OptionValue = bool | int | float | str | None

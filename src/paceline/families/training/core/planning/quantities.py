@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from paceline.base.quantities import Quantity, Witness
+from paceline.base.families.quantities import Quantity, Witness
 
 FORWARD, WEIGHTS = "F", "W"
 """Kinds of passes in a timeline: a microbatch's forward, and its gradients of the weights."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import NOT_NEGATIVE, Metric
+from paceline.base.families.family import NOT_NEGATIVE, Metric
 
 _STATE = {
     "counted": "storages reachable from the technique after its gradient exchange, each once, by walking its objects",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter, Params
+from paceline.base.families.family import Parameter, Params
 from paceline.families.training.core.planning.parameters import GOAL, MODEL, NONE, RUN, TRAINING
 
 COMPUTING, SENDING = "kill-computing", "kill-sending"

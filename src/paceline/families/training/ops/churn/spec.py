@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from paceline.base.family import Params
-from paceline.base.operation import Operation
+from paceline.base.families.family import Params
+from paceline.base.families.operation import Operation
 from paceline.families.training.core.planning.legality import estimate_s, problems
 from paceline.families.training.core.planning.parameters import ALIKE_RANKS, ONE_PART
 from paceline.families.training.ops.churn.metrics import METRICS

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from paceline.base.family import Params
-from paceline.base.footprint import Footprint
-from paceline.base.operation import Operation
+from paceline.base.families.family import Params
+from paceline.base.families.footprint import Footprint
+from paceline.base.families.operation import Operation
 from paceline.families.training.core.planning.configuration import written_out
 from paceline.families.training.core.planning.legality import estimate_s, number, problems
 from paceline.families.training.core.planning.metrics import DERIVED

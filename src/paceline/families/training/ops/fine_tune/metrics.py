@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import NOT_NEGATIVE, TIME_MARGIN, Metric
+from paceline.base.families.family import NOT_NEGATIVE, TIME_MARGIN, Metric
 from paceline.families.training.core.planning.byte_metrics import BYTE_METRICS
 from paceline.families.training.core.planning.contracts import BYTES, LOSS
 from paceline.families.training.core.planning.metrics import RUN_METRICS, TARGETS, TIMES

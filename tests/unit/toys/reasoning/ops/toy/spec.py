@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.operation import Operation
+from paceline.base.families.operation import Operation
 from paceline.families.reasoning.core.planning.metrics import token_metric
 from paceline.families.reasoning.core.planning.parameters import QUESTIONS
 

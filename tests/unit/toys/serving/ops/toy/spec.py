@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
-from paceline.base.operation import Operation
+from paceline.base.families.family import Metric
+from paceline.base.families.operation import Operation
 from paceline.families.serving.core.parameters import REQUESTS
 
 STEPS = Metric(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline.families.training.ops.toy.metrics import METRICS
 
-from paceline.base.operation import Operation
+from paceline.base.families.operation import Operation
 from paceline.families.training.core.planning.legality import estimate_s, problems
 from paceline.families.training.core.planning.metrics import DERIVED
 from paceline.families.training.core.planning.parameters import (

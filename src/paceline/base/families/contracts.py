@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.aliases import METRICS
-from paceline.base.family import Metric
+from paceline.base.families.family import Metric
 
 FIRST_CONTRACTS = Path(__file__).with_name("first_contracts.json")
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
 
-from paceline.base.declarations import Place, accepts, described, filled, missing, mistakes
 from paceline.base.errors import UserError, expected_one_of
+from paceline.base.techniques.declarations import Place, accepts, described, filled, missing, mistakes
 
 TEST = re.compile(r"tests/[\w/]+\.py::\w+")
 """A file and a function in it."""

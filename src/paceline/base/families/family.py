@@ -16,8 +16,8 @@ from functools import cache
 from typing import Any, Literal
 
 from paceline.base.errors import UserError, expected_one_of
-from paceline.base.quantities import Quantity
-from paceline.base.technique import Technique
+from paceline.base.families.quantities import Quantity
+from paceline.base.techniques.technique import Technique
 from paceline.base.units import bounded, finite, parse_duration, parse_rate, parse_size
 
 FORMULA_TOLERANCE = 0.01
@@ -128,8 +128,8 @@ MISSED = "missed: "
 class Metric:
     """A measured quantity together with the exact rules by which it is measured.
 
-    The contract's id, ``paceline.base.contracts``, is part of every series key: results measured under different rules
-    are never compared.
+    The contract's id, ``paceline.base.families.contracts``, is part of every series key: results measured under
+    different rules are never compared.
     """
 
     name: str

@@ -14,11 +14,19 @@ from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Protocol, TypeVar
 
-from paceline.base.arguments import Argument
-from paceline.base.family import ComputedMetric, DerivedMetric, Family, Metric, Parameter, Params, Scalar
-from paceline.base.footprint import Foretell
-from paceline.base.requirements import Requirements
-from paceline.base.technique import Technique
+from paceline.base.families.arguments import Argument
+from paceline.base.families.family import (
+    ComputedMetric,
+    DerivedMetric,
+    Family,
+    Metric,
+    Parameter,
+    Params,
+    Scalar,
+)
+from paceline.base.families.footprint import Foretell
+from paceline.base.techniques.requirements import Requirements
+from paceline.base.techniques.technique import Technique
 
 OPERATION_KEY = "op"
 """The workload key that names an operation."""

@@ -16,11 +16,11 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from paceline.base.declarations import Place, filled, mistakes
 from paceline.base.errors import UserError, UserErrors, expected_one_of
-from paceline.base.fidelity import Fidelity, card_of
-from paceline.base.options import Option, arguments_in_source, options_in_source, options_of
-from paceline.base.requirements import PACKAGE, PACKAGE_RULE, Requirements
+from paceline.base.techniques.declarations import Place, filled, mistakes
+from paceline.base.techniques.fidelity import Fidelity, card_of
+from paceline.base.techniques.options import Option, arguments_in_source, options_in_source, options_of
+from paceline.base.techniques.requirements import PACKAGE, PACKAGE_RULE, Requirements
 
 NAME_RULE = "lower-case letters, digits and '-', with at most one 'vendor/' in front"
 
@@ -43,7 +43,7 @@ class Technique:
     paper: str | None = None
     requires: Requirements = field(default_factory=Requirements)
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What a suite may set, with defaults: see ``paceline.base.options``."""
+    """What a suite may set, with defaults: see ``paceline.base.techniques.options``."""
     properties: Mapping[str, Any] = field(default_factory=dict)
     """What it promises, as it was written; ``promised`` reads it."""
     fidelity: Fidelity | None = None
@@ -121,7 +121,7 @@ def technique(
         requires: Keys of the ``requirements`` of its operations.
         options: Of files of earlier versions: what the constructor's keyword-only parameters say.
         properties: What it promises, and so has to prove: keys of the ``properties`` of its operations.
-        fidelity: Of a technique of a paper: its card (see ``paceline.base.fidelity``).
+        fidelity: Of a technique of a paper: its card (see ``paceline.base.techniques.fidelity``).
     """
     fields = {
         "name": name,

@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from paceline.base.plaindata import MAX_DEPTH, loads
+from paceline.base.files.plain_data import MAX_DEPTH, loads
 
 ROOM = 4
 """Levels that a line of a record puts around parts of an event."""

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from paceline.base.declarations import Place, accepts, described
 from paceline.base.errors import UserError, expected_one_of
+from paceline.base.techniques.declarations import Place, accepts, described
 
 _TYPES: Mapping[str, Any] = {"bool": bool, "int": int, "float": float, "str": str, "None": None}
 

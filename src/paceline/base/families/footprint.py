@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from paceline.base.family import Params
+from paceline.base.families.family import Params
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
