@@ -6,9 +6,9 @@ import importlib
 from collections.abc import Mapping
 
 from paceline.base.families.family import Scalar, load_family
-from paceline.families.kernels.core.arithmetic import Arithmetic
-from paceline.families.kernels.core.operation import TimedOperation
 from paceline.families.kernels.core.operators import Operator
+from paceline.families.kernels.core.planning.arithmetic import Arithmetic
+from paceline.families.kernels.core.planning.operation import TimedOperation
 
 _OPS = "paceline.families.kernels.ops"
 ARITHMETIC: Mapping[str, Arithmetic] = {

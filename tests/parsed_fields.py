@@ -41,10 +41,20 @@ class Parsed:
 PARSED = tuple(
     Parsed(module=module, name=name, said_by=said_by, comes_to=comes_to)
     for module, name, said_by, comes_to in (
-        (f"{LOAD}/entries.py", "Entry", "an HTTP server, of one call", ("families/serving",)),
-        (f"{LOAD}/events.py", "Stream", "a model's server, in its events", ("families/serving", "workflows")),
-        (f"{LOAD}/deltas.py", "Output", "a model's server, in one event", (LOAD,)),
-        (f"{LOAD}/outcomes.py", "Outcome", "what those two come to", ("families/serving", "report", "cli")),
+        (f"{LOAD}/log/entries.py", "Entry", "an HTTP server, of one call", ("families/serving",)),
+        (
+            f"{LOAD}/log/events.py",
+            "Stream",
+            "a model's server, in its events",
+            ("families/serving", "workflows"),
+        ),
+        (f"{LOAD}/log/deltas.py", "Output", "a model's server, in one event", (LOAD,)),
+        (
+            f"{LOAD}/log/outcomes.py",
+            "Outcome",
+            "what those two come to",
+            ("families/serving", "report", "cli"),
+        ),
         (
             "families/reasoning/core/backends/chat.py",
             "ChatAnswer",

@@ -13,9 +13,9 @@ import pytest
 
 from paceline.families.serving.core.engine.reference import Reference
 from paceline.families.serving.core.load.calls import Call, Workload
-from paceline.families.serving.core.load.client import Limits
-from paceline.families.serving.core.load.outcomes import outcomes_of
+from paceline.families.serving.core.load.log.outcomes import outcomes_of
 from paceline.families.serving.core.load.processes import run_load
+from paceline.families.serving.core.load.sending.client import Limits
 from paceline.families.serving.ops.serve.gate import check_answers
 from paceline.families.serving.ops.serve.served import EngineProcess
 from paceline.worker.ranks.session import CaseError

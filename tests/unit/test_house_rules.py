@@ -25,10 +25,7 @@ MAX_MODULES = 20
 """Of one folder, ``__init__.py`` included: a name is found among these without reading all of them."""
 LARGER_FOLDERS = {
     "families/training/api": 25,  # techniques of users import its modules by their paths
-    "families/serving/core/load": 27,  # not yet divided
-    "families/serving/core": 23,  # not yet divided
     "drivers": 25,  # not yet divided
-    "families/kernels/core": 23,  # not yet divided
 }
 """Folders with more modules than that, and how many: a number may fall here and never rise."""
 VAGUE = {"utils", "util", "helpers", "helper", "misc", "common"}

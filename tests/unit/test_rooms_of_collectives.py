@@ -39,10 +39,10 @@ plan = make_plan([load_suite(Path(p)) for p in paths], runner, Selection(tier="s
 assert plan.blocks
 """
 TOY = """
-from paceline.families.collectives.core.legality import estimate_s, problems
-from paceline.families.collectives.core.metrics import CALL
-from paceline.families.collectives.core.operation import CollectiveOperation
-from paceline.families.collectives.core.parameters import SIZED
+from paceline.families.collectives.core.planning.legality import estimate_s, problems
+from paceline.families.collectives.core.planning.metrics import CALL
+from paceline.families.collectives.core.planning.operation import CollectiveOperation
+from paceline.families.collectives.core.planning.parameters import SIZED
 
 OPERATION = CollectiveOperation(
     name="toy",
@@ -58,7 +58,7 @@ OPERATION = CollectiveOperation(
 """
 SEES_THE_TOY = """
 from paceline.base.families.family import load_family
-from paceline.families.collectives.core.sizes import element_count
+from paceline.families.collectives.core.planning.sizes import element_count
 
 family = load_family("collectives")
 assert family.parameter("op").choices[-1] == "toy"

@@ -35,9 +35,9 @@ assert plan.blocks
 print(len(paths))
 """
 TOY_SPEC = """
-from paceline.families.kernels.core.arithmetic import Arithmetic, integer
-from paceline.families.kernels.core.operation import timed
-from paceline.families.kernels.core.parameters import SIZE_BYTES
+from paceline.families.kernels.core.planning.arithmetic import Arithmetic, integer
+from paceline.families.kernels.core.planning.operation import timed
+from paceline.families.kernels.core.planning.parameters import SIZE_BYTES
 
 OPERATION = timed(
     name="toy",

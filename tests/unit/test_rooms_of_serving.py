@@ -33,8 +33,8 @@ print(len(paths))
 """
 TOY = """
 from paceline.base.families.operation import Operation
-from paceline.families.serving.core.parameters import REQUESTS
-from paceline.families.serving.core.metrics import PREFIX_CACHE_HIT_RATE
+from paceline.families.serving.core.planning.parameters import REQUESTS
+from paceline.families.serving.core.planning.metrics import PREFIX_CACHE_HIT_RATE
 
 OPERATION = Operation(
     name="toy",
@@ -102,7 +102,7 @@ def test_all_that_draws_counts_and_judges_in_ranks_is_sealed(operation: str) -> 
     assert wanted | {"paceline.worker.communication.comm"} <= seldom
     assert f"paceline.families.serving.ops.{operation}.candidate" in often <= seldom
     assert (
-        f"paceline.families.serving.core.{'load.outcomes' if operation == 'distribute' else 'results'}"
+        f"paceline.families.serving.core.{'load.log.outcomes' if operation == 'distribute' else 'results'}"
         in seldom
     )
 

@@ -31,7 +31,7 @@ from paceline.base.techniques.technique import TechniqueSource
 from paceline.drivers.machine.devices import on_this_machine
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
-from paceline.families.serving.core.load.certificate import blames_client
+from paceline.families.serving.core.load.findings.certificate import blames_client
 from paceline.families.serving.core.mock import FAULTS, Behaviour, Freeze, Gaps, MockServer
 from paceline.records.format.record import Measurement
 from paceline.records.store.folder import RunRecord, read_record

@@ -23,7 +23,7 @@ from paceline.analysis.failures import grouped
 from paceline.base.units import format_quantity
 from paceline.drivers.machine import lease, portrait
 from paceline.drivers.machine.portrait import Portrait
-from paceline.families.serving.core.load.certificate import blames_client
+from paceline.families.serving.core.load.findings.certificate import blames_client
 from paceline.records.format.record import Measurement
 from paceline.records.identity import host_class, utc
 from paceline.records.store.folder import load

@@ -11,8 +11,8 @@ import click
 from paceline.base.errors import UserError
 from paceline.base.units import format_duration
 from paceline.cli.options import print_json
-from paceline.families.serving.core.load.definitions import Printed, as_others_print, became
-from paceline.families.serving.core.load.entries import read_log
+from paceline.families.serving.core.load.log.definitions import Printed, as_others_print, became
+from paceline.families.serving.core.load.log.entries import read_log
 from paceline.records.store.folder import RECORD_FOLDERS
 from paceline.records.store.lookup import find_run
 from paceline.report.tables.terminal import laid_out, terminal_width

@@ -18,7 +18,7 @@ from paceline.cli.options import (
     warn,
     wide_option,
 )
-from paceline.families.kernels.core.arithmetic import ITEM_BYTES
+from paceline.families.kernels.core.planning.arithmetic import ITEM_BYTES
 from paceline.spec.suites.launches import Launches
 from paceline.workflows.foreign_kernels import read_candidates, suite_of, write_all
 from paceline.workflows.running import earlier_runs, exit_code, perform, prepare

@@ -123,8 +123,8 @@ def _line(params: Mapping[str, Any], op: str, half: Half, in_place: bool) -> Lin
     size = int(params["size_bytes"])
     if count is None:
         # one family's rules
-        from paceline.families.collectives.core.operation import operation_of  # noqa: PLC0415
-        from paceline.families.collectives.core.sizes import ITEM_BYTES, element_count  # noqa: PLC0415
+        from paceline.families.collectives.core.planning.operation import operation_of  # noqa: PLC0415
+        from paceline.families.collectives.core.planning.sizes import ITEM_BYTES, element_count  # noqa: PLC0415
 
         elements = element_count(params)
         size = elements * ITEM_BYTES[str(params["dtype"])]

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from paceline.analysis.points import Point
-from paceline.families.serving.core.conversation_choice import DROPPED
-from paceline.families.serving.core.load.events import WARNINGS
-from paceline.families.serving.core.load.outcomes import OUTCOMES
-from paceline.families.serving.core.traces import NOTES
+from paceline.families.serving.core.load.log.events import WARNINGS
+from paceline.families.serving.core.load.log.outcomes import OUTCOMES
+from paceline.families.serving.core.workloads.conversation_choice import DROPPED
+from paceline.families.serving.core.workloads.traces import NOTES
 from paceline.report.html import Grid, rows_grid
 from paceline.report.layout import layout_of
 

@@ -16,9 +16,9 @@ import torch
 from paceline.base.counting import number_of
 from paceline.base.techniques.technique import Technique
 from paceline.families.collectives.api.problem import Collective, Problem
-from paceline.families.collectives.core.operation import same_everywhere
 from paceline.families.collectives.core.oracle import Check, LossyRule, Workspace
-from paceline.families.collectives.core.promises import ErrorKind, Exactness, Losses
+from paceline.families.collectives.core.planning.operation import same_everywhere
+from paceline.families.collectives.core.planning.promises import ErrorKind, Exactness, Losses
 from paceline.families.collectives.core.timed_operation import TimedOperation
 from paceline.worker.communication.comm import Comm
 from paceline.worker.ranks.session import CaseError, Session

@@ -25,8 +25,8 @@ from paceline.families.collectives.core.gate import (
     Passed,
 )
 from paceline.families.collectives.core.oracle import LossyRule, Workspace, blind_spots
+from paceline.families.collectives.core.planning.sizes import element_count
 from paceline.families.collectives.core.proving import gate_all
-from paceline.families.collectives.core.sizes import element_count
 from paceline.families.collectives.core.timed_operation import Instance, TimedOperation
 from paceline.worker.machine.telemetry import Watch
 from paceline.worker.ranks.instances import Part, limits_of, merged, num_instances, salt

@@ -14,11 +14,11 @@ from typing import Any
 from paceline.families.kernels.api.problem import TORCH_DTYPES
 from paceline.families.kernels.core import ceilings
 from paceline.families.kernels.core.accounting import clock_allowance_ns
-from paceline.families.kernels.core.arithmetic import Arithmetic
 from paceline.families.kernels.core.candidate import Candidate
 from paceline.families.kernels.core.gate import gate
 from paceline.families.kernels.core.operators import Operator
 from paceline.families.kernels.core.oracle import blind_spots
+from paceline.families.kernels.core.planning.arithmetic import Arithmetic
 from paceline.families.kernels.core.point import KEPT_BYTES, KEPT_SHARE, Point
 from paceline.families.kernels.core.reference_timer import METRICS as REFERENCE
 from paceline.families.kernels.core.reference_timer import ReferenceTimer, seconds_to_interval

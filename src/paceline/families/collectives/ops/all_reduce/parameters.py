@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.families.family import Parameter
-from paceline.families.collectives.core.parameters import GROUP_RANKS, SIZED
+from paceline.families.collectives.core.planning.parameters import GROUP_RANKS, SIZED
 
 BARE_LOOP = "bare-loop"
 

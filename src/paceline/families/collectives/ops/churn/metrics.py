@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.families.family import Metric
-from paceline.families.collectives.core.metrics import SCENARIO, payload_bytes, seconds
+from paceline.families.collectives.core.planning.metrics import SCENARIO, payload_bytes, seconds
 
 METRICS: tuple[Metric, ...] = (
     seconds(

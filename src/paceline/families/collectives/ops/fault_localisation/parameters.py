@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.families.family import Parameter
-from paceline.families.collectives.core.parameters import SIZED, STEPS
+from paceline.families.collectives.core.planning.parameters import SIZED, STEPS
 
 FAULTS = ("none", "stall", "slow-rank", "slow-link", "missing-call")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from paceline.base.families.family import Scalar
-from paceline.families.collectives.core.conformance import RANKS, shaped_points
+from paceline.families.collectives.core.planning.conformance import RANKS, shaped_points
 
 __all__ = ["RANKS", "points"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.families.family import Scalar
-from paceline.families.collectives.core.conformance import RANKS, SIZES_BYTES, floating_points
+from paceline.families.collectives.core.planning.conformance import RANKS, SIZES_BYTES, floating_points
 
 __all__ = ["RANKS", "points"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.families.family import NOT_NEGATIVE, Metric
-from paceline.families.collectives.core.metrics import CALL
+from paceline.families.collectives.core.planning.metrics import CALL
 
 CONSENSUS_DISTANCE_RATIO = Metric(
     name="consensus_distance_ratio",

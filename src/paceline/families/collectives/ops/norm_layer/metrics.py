@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.families.family import Metric
-from paceline.families.collectives.core.metrics import CALL, EXPOSED_S
+from paceline.families.collectives.core.planning.metrics import CALL, EXPOSED_S
 
 NORM_ROWS = Metric(
     name="norm_rows",

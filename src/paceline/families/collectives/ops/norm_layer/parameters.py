@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.families.family import Parameter
-from paceline.families.collectives.core.parameters import CALL, TOKENS
+from paceline.families.collectives.core.planning.parameters import CALL, TOKENS
 
 PARAMETERS: tuple[Parameter, ...] = (
     *CALL,

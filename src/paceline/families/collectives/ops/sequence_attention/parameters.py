@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.families.family import Parameter
-from paceline.families.collectives.core.parameters import CALL, HEAD_DIM, HEADS, TOKENS
+from paceline.families.collectives.core.planning.parameters import CALL, HEAD_DIM, HEADS, TOKENS
 
 KV_HEADS = Parameter(
     name="kv_heads",

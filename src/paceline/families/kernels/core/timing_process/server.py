@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from paceline.families.kernels.api.problem import TORCH_DTYPES, Problem
-from paceline.families.kernels.core.promises import Compilation
+from paceline.families.kernels.core.planning.promises import Compilation
 from paceline.families.kernels.core.sealed import all_loaded
 from paceline.families.kernels.core.timing_process import (
     graph_replay,

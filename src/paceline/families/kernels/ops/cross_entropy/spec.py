@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from paceline.base.families.arguments import WIDE, filled, given
-from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes, product
-from paceline.families.kernels.core.operation import timed
-from paceline.families.kernels.core.parameters import TOKENS, VOCAB
+from paceline.families.kernels.core.planning.arithmetic import Arithmetic, integer, item_bytes, product
+from paceline.families.kernels.core.planning.operation import timed
+from paceline.families.kernels.core.planning.parameters import TOKENS, VOCAB
 
 OPERATION = timed(
     name="cross_entropy",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.families.family import Params
-from paceline.families.kernels.core.arithmetic import integer
+from paceline.families.kernels.core.planning.arithmetic import integer
 
 SKEWS = ("even", "skewed")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.families.family import Parameter
-from paceline.families.serving.core.parameters import RANK_LINKS, RANKS
+from paceline.families.serving.core.planning.parameters import RANK_LINKS, RANKS
 
 PARAMETERS: tuple[Parameter, ...] = (
     RANKS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.families.family import Parameter
-from paceline.families.serving.core.parameters import OUTPUT_TOKENS, PROMPT_TOKENS
+from paceline.families.serving.core.planning.parameters import OUTPUT_TOKENS, PROMPT_TOKENS
 from paceline.families.serving.ops.overlap.operators import RATES, SERVED
 
 PARAMETERS: tuple[Parameter, ...] = (

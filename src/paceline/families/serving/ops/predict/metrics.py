@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.families.family import NOT_NEGATIVE, Metric
-from paceline.families.serving.core.metrics import ERRORS, EXECUTED, share
+from paceline.families.serving.core.planning.metrics import ERRORS, EXECUTED, share
 
 METRICS: tuple[Metric, ...] = (
     *ERRORS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.families.family import Parameter
-from paceline.families.serving.core.parameters import LOAD, on_engine
+from paceline.families.serving.core.planning.parameters import LOAD, on_engine
 
 PARAMETERS: tuple[Parameter, ...] = on_engine(
     Parameter(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline.base.families.family import Metric
 from paceline.base.families.operation import Operation
-from paceline.families.serving.core.parameters import REQUESTS
+from paceline.families.serving.core.planning.parameters import REQUESTS
 
 STEPS = Metric(
     name="toy_steps",

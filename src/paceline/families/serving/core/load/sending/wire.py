@@ -15,11 +15,11 @@ from typing import Any, cast
 
 from paceline.base.counting import number_of
 from paceline.base.errors import PrerequisiteError
-from paceline.families.serving.core.load.entries import COMPLETE, Entry
-from paceline.families.serving.core.load.events import read_stream
-from paceline.families.serving.core.load.framing import EVENT_STREAM, is_event_stream, unpacked
-from paceline.families.serving.core.load.reasons import reason_of
-from paceline.families.serving.core.load.redirects import REDIRECTS, Origin
+from paceline.families.serving.core.load.log.entries import COMPLETE, Entry
+from paceline.families.serving.core.load.log.events import read_stream
+from paceline.families.serving.core.load.log.framing import EVENT_STREAM, is_event_stream, unpacked
+from paceline.families.serving.core.load.log.reasons import reason_of
+from paceline.families.serving.core.load.sending.redirects import REDIRECTS, Origin
 
 _clock_ns = time.monotonic_ns
 

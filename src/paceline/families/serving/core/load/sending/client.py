@@ -17,13 +17,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.families.serving.core.load.alarm import Alarms
 from paceline.families.serving.core.load.calls import Call, Prompt, Workload, carried, prompt_lengths
-from paceline.families.serving.core.load.entries import COMPLETE, Entry, ProcessFacts
-from paceline.families.serving.core.load.events import read_stream
-from paceline.families.serving.core.load.redirects import Origin, Place, next_place
-from paceline.families.serving.core.load.target import Target
-from paceline.families.serving.core.load.wire import Connection, SlowedConnection, response_parser
+from paceline.families.serving.core.load.log.entries import COMPLETE, Entry, ProcessFacts
+from paceline.families.serving.core.load.log.events import read_stream
+from paceline.families.serving.core.load.sending.alarm import Alarms
+from paceline.families.serving.core.load.sending.redirects import Origin, Place, next_place
+from paceline.families.serving.core.load.sending.target import Target
+from paceline.families.serving.core.load.sending.wire import Connection, SlowedConnection, response_parser
 
 _clock_ns = time.monotonic_ns
 

@@ -7,7 +7,7 @@ S/t; the bus bandwidth is the algorithm bandwidth times a factor that makes it c
 from __future__ import annotations
 
 from paceline.base.families.family import DerivedMetric, Params
-from paceline.families.collectives.core.operation import operation_of
+from paceline.families.collectives.core.planning.operation import operation_of
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8, "int32": 4, "int64": 8}
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from paceline.base.counting import number_of
 from paceline.families.serving.core.load.calls import Call, prompt_text
-from paceline.families.serving.core.load.outcomes import Outcome
+from paceline.families.serving.core.load.log.outcomes import Outcome
 
 SLACK_TOKENS = 32
 """Tokens that a chat's template may add to a prompt without a word about it."""

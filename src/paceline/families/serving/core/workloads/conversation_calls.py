@@ -7,12 +7,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from paceline.families.serving.core.conversation_choice import Choice, Exchange, LengthLimits, choose
-from paceline.families.serving.core.conversations import read_conversations
 from paceline.families.serving.core.load.arrivals import POISSON, draw_arrivals
 from paceline.families.serving.core.load.calls import Call, Messages, Prompt, Workload
 from paceline.families.serving.core.model_sizes import FIRST_TOKEN
-from paceline.families.serving.core.text_tokens import load_tokenizer
+from paceline.families.serving.core.workloads.conversation_choice import (
+    Choice,
+    Exchange,
+    LengthLimits,
+    choose,
+)
+from paceline.families.serving.core.workloads.conversations import read_conversations
+from paceline.families.serving.core.workloads.text_tokens import load_tokenizer
 
 Form = Literal["chat", "text", "tokens"]
 """How prompts are sent: as the messages of a chat, as one text, or as the tokenizer's ids."""

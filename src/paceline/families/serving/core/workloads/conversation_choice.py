@@ -16,7 +16,7 @@ from typing import Any
 
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
-from paceline.families.serving.core.conversations import (
+from paceline.families.serving.core.workloads.conversations import (
     ASSISTANT,
     NO_CONVERSATION,
     ONE_TURN,
@@ -25,7 +25,7 @@ from paceline.families.serving.core.conversations import (
     Conversations,
     Entry,
 )
-from paceline.families.serving.core.text_tokens import Tokenizer
+from paceline.families.serving.core.workloads.text_tokens import Tokenizer
 
 DROPPED = {
     NO_CONVERSATION: "the entry has neither 'conversations' nor 'messages'",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from paceline.base.families.family import Parameter
-from paceline.families.serving.core import text_tokens, traces
-from paceline.families.serving.core.conversation_choice import LengthLimits
 from paceline.families.serving.core.load import arrivals
 from paceline.families.serving.core.model_sizes import SIZES
-from paceline.families.serving.core.traced_calls import ALL_TURNS, FIRST_TURNS, TRACED
-from paceline.families.serving.core.workloads import (
+from paceline.families.serving.core.workloads import text_tokens, traces
+from paceline.families.serving.core.workloads.conversation_choice import LengthLimits
+from paceline.families.serving.core.workloads.drawn import (
     AT_ONCE,
     CLOSED,
     INDEPENDENT,
@@ -16,6 +15,7 @@ from paceline.families.serving.core.workloads import (
     SHARED,
     WORKFLOWS,
 )
+from paceline.families.serving.core.workloads.traced_calls import ALL_TURNS, FIRST_TURNS, TRACED
 
 REQUESTS = Parameter(
     name="requests",

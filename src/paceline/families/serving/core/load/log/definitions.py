@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from paceline.families.serving.core.load.entries import Log
-from paceline.families.serving.core.load.events import WARNINGS, count_warnings
-from paceline.families.serving.core.load.outcomes import Outcome, counts, gaps_s, outcomes_of, percentile
-from paceline.families.serving.core.load.prompts import told_of_prompts
+from paceline.families.serving.core.load.log.entries import Log
+from paceline.families.serving.core.load.log.events import WARNINGS, count_warnings
+from paceline.families.serving.core.load.log.outcomes import Outcome, counts, gaps_s, outcomes_of, percentile
+from paceline.families.serving.core.load.log.prompts import told_of_prompts
 
 Samples = Callable[[Outcome], Iterator[float]]
 

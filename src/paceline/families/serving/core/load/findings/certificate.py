@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.base.counting import number_of
-from paceline.families.serving.core.load.entries import Log
-from paceline.families.serving.core.load.outcomes import Outcome, counts, percentile
+from paceline.families.serving.core.load.log.entries import Log
+from paceline.families.serving.core.load.log.outcomes import Outcome, counts, percentile
 
 MAX_LATENESS_SHARE = 0.05
 MAX_RATE_ERROR = 0.01

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from paceline.families.serving.core.load.asking import Asking
 from paceline.families.serving.core.load.calls import Call, Messages, Prompt, prompt_text
-from paceline.families.serving.core.load.redirects import Follow, Origin, Place, origin_of
+from paceline.families.serving.core.load.sending.asking import Asking
+from paceline.families.serving.core.load.sending.redirects import Follow, Origin, Place, origin_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

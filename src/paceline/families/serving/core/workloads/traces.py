@@ -23,7 +23,7 @@ from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.families.serving.core.load.calls import Call
 from paceline.families.serving.core.model_sizes import FIRST_TOKEN
-from paceline.families.serving.core.text_files import read_packed_text
+from paceline.families.serving.core.workloads.text_files import read_packed_text
 
 MOONCAKE, BAILIAN, AZURE, BURSTGPT = "mooncake", "bailian", "azure", "burstgpt"
 SHAREGPT = "sharegpt"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from paceline.base.counting import number_of
 from paceline.base.families.family import Params
-from paceline.families.collectives.core.operation import SIZE, operation_of
-from paceline.families.collectives.core.sizes import ITEM_BYTES, number
+from paceline.families.collectives.core.planning.operation import SIZE, operation_of
+from paceline.families.collectives.core.planning.sizes import ITEM_BYTES, number
 
 UNSIZED_BYTES = 1 << 20
 """What an operation without a size moves, for the estimate."""

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from paceline.families.serving.core.load.outcomes import Outcome
+from paceline.families.serving.core.load.log.outcomes import Outcome
 
 PROMPT_WEIGHT, OUTPUT_WEIGHT = 1.0, 2.0
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from paceline.base.counting import number_of
-from paceline.families.serving.core.load.deltas import THINKING
-from paceline.families.serving.core.load.entries import COMPLETE, ENDINGS, Entry, Log
-from paceline.families.serving.core.load.events import Piece, Stream, read_stream
-from paceline.families.serving.core.load.framing import is_event_stream
+from paceline.families.serving.core.load.log.deltas import THINKING
+from paceline.families.serving.core.load.log.entries import COMPLETE, ENDINGS, Entry, Log
+from paceline.families.serving.core.load.log.events import Piece, Stream, read_stream
+from paceline.families.serving.core.load.log.framing import is_event_stream
 
 NUM_QUANTILES = 100
 """Of a curve."""

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from paceline.families.serving.core.load.deltas import ANSWER, Kind, Output, output_of
-from paceline.families.serving.core.load.framing import Chunks, ServerEvent, events_of, unpacked
-from paceline.families.serving.core.load.reasons import error_of, reason_of, shortened
+from paceline.families.serving.core.load.log.deltas import ANSWER, Kind, Output, output_of
+from paceline.families.serving.core.load.log.framing import Chunks, ServerEvent, events_of, unpacked
+from paceline.families.serving.core.load.log.reasons import error_of, reason_of, shortened
 
 DONE = b"[DONE]"
 ERROR = "error"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from paceline.base.counting import number_of
-from paceline.families.serving.core.load.counting import wilson
+from paceline.families.serving.core.load.findings.counting import wilson
 
 Probe = Callable[[float, int, int], Sequence[bool]]
 """Sends some requests at a rate; the last argument is the probe's number. Returns whether each met the objective, in

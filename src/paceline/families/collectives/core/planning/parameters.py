@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from paceline.base.families.family import Parameter
-from paceline.families.collectives.core.operation import ROOT, SIZE
-from paceline.families.collectives.core.sizes import ITEM_BYTES
+from paceline.families.collectives.core.planning.operation import ROOT, SIZE
+from paceline.families.collectives.core.planning.sizes import ITEM_BYTES
 
 PAYLOADS = ("gaussian", "heavy-tailed", "gradient-like", "sparse", "integers")
 """Distributions of inputs; docs/metrics.md says how each is drawn."""

@@ -12,13 +12,20 @@ from typing import Any
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.families.family import Params
-from paceline.families.serving.core.conversation_calls import folded, session_calls
-from paceline.families.serving.core.conversation_choice import Choice, LengthLimits, choose
-from paceline.families.serving.core.conversations import read_conversations
 from paceline.families.serving.core.load.calls import Call
 from paceline.families.serving.core.model_sizes import SIZES, context_of
-from paceline.families.serving.core.text_tokens import load_tokenizer
-from paceline.families.serving.core.traces import SHAREGPT, Trace, Traced, calls_of, read_trace, scaled
+from paceline.families.serving.core.workloads.conversation_calls import folded, session_calls
+from paceline.families.serving.core.workloads.conversation_choice import Choice, LengthLimits, choose
+from paceline.families.serving.core.workloads.conversations import read_conversations
+from paceline.families.serving.core.workloads.text_tokens import load_tokenizer
+from paceline.families.serving.core.workloads.traces import (
+    SHAREGPT,
+    Trace,
+    Traced,
+    calls_of,
+    read_trace,
+    scaled,
+)
 
 TRACED = "trace"
 FIRST_TURNS, ALL_TURNS = "first", "all"

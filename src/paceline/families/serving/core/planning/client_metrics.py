@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from paceline.base.families.family import TIME_MARGIN, Metric
-from paceline.families.serving.core.metrics import OBJECTIVE, share
+from paceline.families.serving.core.planning.metrics import OBJECTIVE, share
 
 _CLOCK = {
     "timer": "monotonic clock of the client's process, read when the kernel gives bytes out",

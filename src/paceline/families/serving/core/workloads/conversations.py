@@ -14,7 +14,7 @@ from typing import Any
 
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
-from paceline.families.serving.core.text_files import read_packed_text
+from paceline.families.serving.core.workloads.text_files import read_packed_text
 
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
 ROLES = {

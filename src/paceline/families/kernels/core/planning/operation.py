@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from paceline.base.families.arguments import Argument
 from paceline.base.families.family import Metric, Parameter, Params
 from paceline.base.families.operation import Operation
-from paceline.families.kernels.core.arithmetic import Arithmetic
-from paceline.families.kernels.core.metrics import METRICS
-from paceline.families.kernels.core.parameters import COMMON
-from paceline.families.kernels.core.promises import Compilation, KernelRequirements
+from paceline.families.kernels.core.planning.arithmetic import Arithmetic
+from paceline.families.kernels.core.planning.metrics import METRICS
+from paceline.families.kernels.core.planning.parameters import COMMON
+from paceline.families.kernels.core.planning.promises import Compilation, KernelRequirements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,7 @@ from paceline.base.counting import number_of
 from paceline.base.errors import PrerequisiteError, UserError
 from paceline.base.families.family import Params
 from paceline.families.serving.core.model_sizes import SIZES
-from paceline.families.serving.core.traced_calls import TRACED, check_spoken, speaks
-from paceline.families.serving.core.workloads import (
+from paceline.families.serving.core.workloads.drawn import (
     CLOSED,
     SESSIONS,
     SHARED,
@@ -18,6 +17,7 @@ from paceline.families.serving.core.workloads import (
     count_of,
     draw_workload,
 )
+from paceline.families.serving.core.workloads.traced_calls import TRACED, check_spoken, speaks
 
 
 def longest_context(params: Params) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.base.families.family import Parameter, ParameterKind, Params, Scalar
-from paceline.families.kernels.core.arithmetic import ITEM_BYTES, integer, item_bytes
+from paceline.families.kernels.core.planning.arithmetic import ITEM_BYTES, integer, item_bytes
 
 
 def number(name: str, doc: str, default: Scalar, kind: ParameterKind = "count") -> Parameter:

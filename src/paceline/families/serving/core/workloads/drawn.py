@@ -10,7 +10,7 @@ from paceline.base.families.family import Params
 from paceline.families.serving.core.load.arrivals import draw_arrivals
 from paceline.families.serving.core.load.calls import Call, Workload
 from paceline.families.serving.core.model_sizes import FIRST_TOKEN
-from paceline.families.serving.core.traced_calls import (
+from paceline.families.serving.core.workloads.traced_calls import (
     TRACED,
     speaks,
     spoken_calls,
