@@ -15,7 +15,7 @@ import yaml
 from dockerd import Engine
 
 from paceline.base.files.events import read_events
-from paceline.drivers.docker import DockerDriver, DockerExecution
+from paceline.drivers.docker.driver import DockerDriver, DockerExecution
 from paceline.records.format.record_file import lines_of
 from paceline.records.store.folder import record_paths
 

@@ -419,7 +419,7 @@ def test_an_engine_that_is_restarted_in_the_middle_of_a_run_is_no_techniques_fau
 CONTROLLER = """
 import sys, time
 from pathlib import Path
-from paceline.drivers.docker import DockerDriver
+from paceline.drivers.docker.driver import DockerDriver
 execution = DockerDriver().start(Path(sys.argv[1]))
 print("started", flush=True)
 while True:

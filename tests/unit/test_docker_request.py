@@ -12,8 +12,8 @@ import yaml
 
 from paceline.base.errors import UserError
 from paceline.base.files.events import MOST_BYTES, read_events
-from paceline.drivers.docker_devices import WAYS, Wanted, choose_way, wanted_devices
-from paceline.drivers.docker_request import (
+from paceline.drivers.docker.devices import WAYS, Wanted, choose_way, wanted_devices
+from paceline.drivers.docker.request import (
     READ_ONLY,
     Request,
     closed_limits,
@@ -21,8 +21,8 @@ from paceline.drivers.docker_request import (
     network_options,
     survey_body,
 )
-from paceline.drivers.docker_states import REASONS, ending, refusal
-from paceline.drivers.sbom import bill_of_materials, dpkg_packages
+from paceline.drivers.docker.sbom import bill_of_materials, dpkg_packages
+from paceline.drivers.docker.states import REASONS, ending, refusal
 from paceline.spec.profiles.container import DockerModel, resolved_docker
 from paceline.spec.profiles.profile import in_image, load_runner
 

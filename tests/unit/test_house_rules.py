@@ -25,7 +25,6 @@ MAX_MODULES = 20
 """Of one folder, ``__init__.py`` included: a name is found among these without reading all of them."""
 LARGER_FOLDERS = {
     "families/training/api": 25,  # techniques of users import its modules by their paths
-    "drivers": 25,  # not yet divided
 }
 """Folders with more modules than that, and how many: a number may fall here and never rise."""
 VAGUE = {"utils", "util", "helpers", "helper", "misc", "common"}

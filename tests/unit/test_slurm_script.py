@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from paceline.drivers.hosts import host_commands
-from paceline.drivers.slurm_script import (
+from paceline.drivers.slurm.script import (
     Request,
     apptainer_image,
     array_spec,

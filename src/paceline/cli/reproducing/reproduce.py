@@ -26,7 +26,7 @@ from paceline.cli.options import (
 )
 from paceline.cli.reproducing.earlier_code import Request, measure_as_it_was
 from paceline.cli.reproducing.obstacles import look_ahead
-from paceline.drivers.docker_states import IMAGE_MISSING
+from paceline.drivers.docker.states import IMAGE_MISSING
 from paceline.drivers.execute import Outcome
 from paceline.drivers.machine.devices import on_this_machine
 from paceline.drivers.machine.occupation import Occupation, occupied

@@ -22,8 +22,8 @@ from paceline.base.errors import InfrastructureError, PrerequisiteError, UserErr
 from paceline.base.files.events import read_events
 from paceline.base.redaction import redact
 from paceline.drivers.containers import hand_over
-from paceline.drivers.kubernetes_manifest import LOGS, SUBMISSION_LABEL, Request, render
-from paceline.drivers.kubernetes_states import (
+from paceline.drivers.kubernetes.manifest import LOGS, SUBMISSION_LABEL, Request, render
+from paceline.drivers.kubernetes.states import (
     DONE,
     LOST,
     PATIENCE_S,

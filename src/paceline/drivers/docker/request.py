@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from paceline.drivers.docker_devices import WAYS, Wanted, share
+from paceline.drivers.docker.devices import WAYS, Wanted, share
 from paceline.drivers.machine.engine import CONTROLLER_LABEL, RUN_LABEL
 
 INSIDE = "/job"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.base.errors import InfrastructureError
-from paceline.drivers.docker_request import Request, container_name, survey_body
-from paceline.drivers.docker_states import IMAGE_MISSING, IMAGE_UNFIT, WRONG_ARCHITECTURE, refusal
+from paceline.drivers.docker.request import Request, container_name, survey_body
+from paceline.drivers.docker.states import IMAGE_MISSING, IMAGE_UNFIT, WRONG_ARCHITECTURE, refusal
 from paceline.drivers.machine.engine import EngineAwayError, NotThereError, RefusedError, engine_errors
 from paceline.spec.profiles.cluster import IMAGE
 

@@ -19,8 +19,8 @@ from typing import Any
 from paceline.base.errors import InfrastructureError, PrerequisiteError
 from paceline.base.redaction import redact
 from paceline.drivers.shares import append_event, fail_missing, make_shares, missing_cases, share_folders
-from paceline.drivers.slurm_script import LOGS, Request, job_name, render
-from paceline.drivers.slurm_states import (
+from paceline.drivers.slurm.script import LOGS, Request, job_name, render
+from paceline.drivers.slurm.states import (
     DONE,
     FAILED,
     LOST,

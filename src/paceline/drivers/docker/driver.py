@@ -20,9 +20,9 @@ from paceline.base.errors import InfrastructureError, UserError
 from paceline.base.files.events import read_events
 from paceline.base.redaction import redact
 from paceline.drivers.containers import Box, Stream, folder_bytes, hand_over
-from paceline.drivers.docker_devices import GROUP_FILES, choose_way, wanted_devices
-from paceline.drivers.docker_image import Image, find_image, survey, translated
-from paceline.drivers.docker_request import (
+from paceline.drivers.docker.devices import GROUP_FILES, choose_way, wanted_devices
+from paceline.drivers.docker.image import Image, find_image, survey, translated
+from paceline.drivers.docker.request import (
     EVENTS,
     READ_ONLY,
     SBOM,
@@ -32,7 +32,8 @@ from paceline.drivers.docker_request import (
     container_name,
     network_options,
 )
-from paceline.drivers.docker_states import (
+from paceline.drivers.docker.sbom import bill_of_materials
+from paceline.drivers.docker.states import (
     JOB_SIZE,
     REASONS,
     TIMEOUT,
@@ -47,7 +48,6 @@ from paceline.drivers.machine.engine import (
     open_engine,
     remove_run,
 )
-from paceline.drivers.sbom import bill_of_materials
 from paceline.drivers.shares import append_event, fail_missing
 from paceline.records.store.storage import resume_command, storage_errors
 
