@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paceline.families.reasoning.core.answer_text import Kind
-from paceline.families.reasoning.core.grading import Grader
+from paceline.families.reasoning.core.answers.text import Kind
+from paceline.families.reasoning.core.grading.free_text import Grader
 
 MOST_SHOWN = 20
 

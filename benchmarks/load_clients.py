@@ -36,8 +36,8 @@ from tabulate import tabulate
 from paceline.calibration.load_client import frozen_truth
 from paceline.families.serving.core.load.arrivals import draw_arrivals
 from paceline.families.serving.core.load.calls import Call, Workload
-from paceline.families.serving.core.load.certificate import ArrivalTest, arrival_test, certify
-from paceline.families.serving.core.load.outcomes import gaps_s, outcomes_of, percentile
+from paceline.families.serving.core.load.findings.certificate import ArrivalTest, arrival_test, certify
+from paceline.families.serving.core.load.log.outcomes import gaps_s, outcomes_of, percentile
 from paceline.families.serving.core.load.processes import run_load
 from paceline.families.serving.core.mock import Behaviour, Freeze, Gaps, MockServer
 

@@ -26,11 +26,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paceline.base.contracts import contract_id
-from paceline.base.family import load_family
+from paceline.base.families.contracts import contract_id
+from paceline.base.families.family import load_family
+from paceline.records.format.record import Measurement, MetricId, Run
 from paceline.records.identity import new_run_id, record_id, series_key
-from paceline.records.record import Measurement, MetricId, Run
-from paceline.records.record_writer import RecordWriter
+from paceline.records.store.record_writer import RecordWriter
 from paceline.stats.estimates import launch_statistic
 
 TECHNIQUES, LAUNCHES, SAMPLES, POINTS_PER_BOARD = 10, 5, 7, 100

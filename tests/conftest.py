@@ -20,7 +20,7 @@ import under_way
 from figures import Figures
 
 from paceline.drivers.machine.state import STATE_VARIABLE
-from paceline.report.terminal import COLUMNS_ELSEWHERE
+from paceline.report.tables.terminal import COLUMNS_ELSEWHERE
 from paceline.workflows.stores import CACHE_VARIABLE
 
 Mount = Callable[[Path, str], AbstractContextManager[Path]]

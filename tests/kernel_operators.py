@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 
-from paceline.base.family import Scalar, load_family
-from paceline.families.kernels.core.arithmetic import Arithmetic
-from paceline.families.kernels.core.operation import TimedOperation
+from paceline.base.families.family import Scalar, load_family
 from paceline.families.kernels.core.operators import Operator
+from paceline.families.kernels.core.planning.arithmetic import Arithmetic
+from paceline.families.kernels.core.planning.operation import TimedOperation
 
 _OPS = "paceline.families.kernels.ops"
 ARITHMETIC: Mapping[str, Arithmetic] = {

@@ -10,8 +10,8 @@ from typing import Any
 
 import paceline_commands
 
-from paceline.records.record import Measurement
-from paceline.records.store import read_record, sealed_paths
+from paceline.records.format.record import Measurement
+from paceline.records.store.folder import read_record, sealed_paths
 
 
 def load(results: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -10,12 +10,12 @@ import seeds
 import yaml
 
 from paceline.drivers.measure import measure
-from paceline.records.store import RunRecord, read_record
+from paceline.records.store.folder import RunRecord, read_record
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 
 
 def record_of_text(

@@ -53,7 +53,7 @@ def command(*given: object, draw: int = 0) -> list[str]:
 @contextlib.contextmanager
 def fixed_plans(seed: int) -> Iterator[None]:
     """Let plans of this process follow from a seed where nothing names one."""
-    from paceline.spec.plan import Selection
+    from paceline.spec.plans.plan import Selection
 
     made = Selection.__init__
 

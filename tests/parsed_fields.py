@@ -41,10 +41,20 @@ class Parsed:
 PARSED = tuple(
     Parsed(module=module, name=name, said_by=said_by, comes_to=comes_to)
     for module, name, said_by, comes_to in (
-        (f"{LOAD}/entries.py", "Entry", "an HTTP server, of one call", ("families/serving",)),
-        (f"{LOAD}/events.py", "Stream", "a model's server, in its events", ("families/serving", "workflows")),
-        (f"{LOAD}/deltas.py", "Output", "a model's server, in one event", (LOAD,)),
-        (f"{LOAD}/outcomes.py", "Outcome", "what those two come to", ("families/serving", "report", "cli")),
+        (f"{LOAD}/log/entries.py", "Entry", "an HTTP server, of one call", ("families/serving",)),
+        (
+            f"{LOAD}/log/events.py",
+            "Stream",
+            "a model's server, in its events",
+            ("families/serving", "workflows"),
+        ),
+        (f"{LOAD}/log/deltas.py", "Output", "a model's server, in one event", (LOAD,)),
+        (
+            f"{LOAD}/log/outcomes.py",
+            "Outcome",
+            "what those two come to",
+            ("families/serving", "report", "cli"),
+        ),
         (
             "families/reasoning/core/backends/chat.py",
             "ChatAnswer",
@@ -57,7 +67,12 @@ PARSED = tuple(
             "a model's endpoint",
             ("families/reasoning", "workflows"),
         ),
-        (f"{IMPORTS}/reading.py", "Foreign", "a file of another tool", (IMPORTS, "cli/exchange.py")),
+        (
+            f"{IMPORTS}/reading.py",
+            "Foreign",
+            "a file of another tool",
+            (IMPORTS, "cli/publishing/exchange.py"),
+        ),
         (f"{IMPORTS}/reading.py", "Reading", "a file of another tool, of one series", (IMPORTS,)),
         (f"{IMPORTS}/reading.py", "Number", "a file of another tool", (IMPORTS,)),
         (f"{IMPORTS}/nccl_side.py", "Side", "a table of nccl-tests", (IMPORTS,)),
@@ -81,14 +96,14 @@ PARSED = tuple(
             "a program's output",
             ("families/programs", "workflows"),
         ),
-        ("drivers/slurm_states.py", "TaskState", "Slurm", ("drivers",)),
-        ("drivers/kubernetes_states.py", "PodState", "Kubernetes, of a pod", ("drivers",)),
-        ("drivers/kubernetes_states.py", "JobState", "Kubernetes, of a job", ("drivers",)),
-        ("drivers/kubernetes_states.py", "Ending", "Kubernetes, of an end", ("drivers",)),
+        ("drivers/slurm/states.py", "TaskState", "Slurm", ("drivers",)),
+        ("drivers/kubernetes/states.py", "PodState", "Kubernetes, of a pod", ("drivers",)),
+        ("drivers/kubernetes/states.py", "JobState", "Kubernetes, of a job", ("drivers",)),
+        ("drivers/kubernetes/states.py", "Ending", "Kubernetes, of an end", ("drivers",)),
         ("drivers/machine/deviceuse.py", "DeviceUse", "a vendor's tool", ("drivers",)),
-        ("worker/machine_load.py", "Reading", "the kernel, of all processors", ("worker",)),
-        ("worker/machine_load.py", "ProcessTime", "the kernel, of a process", ("worker",)),
-        ("worker/device_settings.py", "Place", "a vendor's tool, of a device", ("worker",)),
+        ("worker/machine/foreign_load.py", "Reading", "the kernel, of all processors", ("worker",)),
+        ("worker/machine/foreign_load.py", "ProcessTime", "the kernel, of a process", ("worker",)),
+        ("worker/machine/device_settings.py", "Place", "a vendor's tool, of a device", ("worker",)),
     )
 )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from paceline.base.technique import technique
+from paceline.base.techniques.technique import technique
 
 if TYPE_CHECKING:
     from paceline.workflows.api import Run, compare, load, run, show_claims

@@ -14,7 +14,7 @@ import pytest
 import seeds
 import stub_accelerator
 
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.workflows.conformance import run_suites
 
 RUNNER = """\

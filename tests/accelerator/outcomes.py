@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 
 
 def troubles(record: RunRecord) -> list[str]:

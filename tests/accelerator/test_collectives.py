@@ -10,7 +10,7 @@ import pytest
 import seeds
 from outcomes import median_of, troubles
 
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.spec import content
 from paceline.workflows.conformance import conformance, points_of, problems_of
 

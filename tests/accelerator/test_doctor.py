@@ -19,7 +19,7 @@ def test_a_look_at_the_machine_finds_plugged_in_devices() -> None:
 def test_a_runner_of_another_kind_is_refused_by_name(python: Python) -> None:
     printed = python("""
         from paceline.base.errors import PrerequisiteError
-        from paceline.worker.device import open_device
+        from paceline.worker.machine.device import open_device
         try:
             open_device("cuda")
         except PrerequisiteError as error:

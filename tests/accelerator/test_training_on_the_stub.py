@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from outcomes import median_of, troubles
 
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 
 RunSuite = Callable[..., RunRecord]
 

@@ -14,7 +14,7 @@ from once import once
 
 from paceline.base.errors import UserError
 from paceline.spec import content
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.conformance import ConformanceResult, conformance, points_of
 
 FAMILY = "collectives"

@@ -8,7 +8,7 @@ import pytest
 import seeds
 from once import once
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.spec import content
 from paceline.workflows.conformance import ConformanceResult, conformance
 

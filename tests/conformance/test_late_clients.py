@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import seeds
 
-from paceline.families.serving.core.load.certificate import NO_ANSWERS, SAYS_NOTHING, blames_client
-from paceline.records.store import RunRecord, sealed_paths
+from paceline.families.serving.core.load.findings.certificate import NO_ANSWERS, SAYS_NOTHING, blames_client
+from paceline.records.store.folder import RunRecord, sealed_paths
 from paceline.workflows import conformance as asked
 from paceline.workflows.conformance import run_suites
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from paceline.cli import application
-from paceline.cli.new import example_families
+from paceline.cli.authoring.new import example_families
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]

@@ -10,9 +10,9 @@ import pytest
 import seeds
 from once import once
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.families.training.api.sizes import SIZES, VOCABULARY
-from paceline.families.training.core.oracle import LEAST_FALL
+from paceline.families.training.core.proofs.oracle import LEAST_FALL
 from paceline.families.training.ops.data_parallel.gradient_probe import APART
 from paceline.spec import content
 from paceline.workflows.conformance import ConformanceResult, conformance, points_of

@@ -6,7 +6,7 @@ import pytest
 from figures import Figures
 from measured import record_of_text
 
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 
 TECHNIQUES = ("ddp", "fsdp")
 SUITE = """

@@ -20,9 +20,9 @@ from leftover import GONE_WITHIN_S, assert_nothing_left, processes_of
 
 import paceline
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK
-from paceline.records.record_file import content_of
-from paceline.records.store import RunRecord, read_record, record_paths
-from paceline.worker.netns import supported
+from paceline.records.format.record_file import content_of
+from paceline.records.store.folder import RunRecord, read_record, record_paths
+from paceline.worker.network.links import supported
 
 CONTENT = Path(__file__).parent / "faulty"
 ADDED = {"PYTHONPATH": str(Path(paceline.__file__).parents[1]), "PACELINE_CONTENT": str(CONTENT)}
@@ -231,7 +231,7 @@ def test_a_killed_fork_server_costs_its_attempt_and_no_technique(tmp_path: Path)
     servers = [
         int(line.split()[0])
         for line in processes_of(tmp_path)
-        if "paceline.worker.preloaded" in line and " paceline:" not in line
+        if "paceline.worker.ranks.preloaded" in line and " paceline:" not in line
     ]
     assert len(servers) == 1, processes_of(tmp_path)
     os.kill(servers[0], signal.SIGKILL)

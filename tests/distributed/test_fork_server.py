@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from paceline.base.errors import InfrastructureError
-from paceline.worker import fork_server, process
+from paceline.worker.processes import fork_server, process
 
 PLAN = {"runner": {"start": "forked", "env": {"PACELINE_SAID": "by the runner"}}}
 

@@ -16,8 +16,8 @@ import yaml
 
 import paceline
 from paceline.families.training.core import hub
-from paceline.records.record import Measurement
-from paceline.records.store import read_record, record_paths
+from paceline.records.format.record import Measurement
+from paceline.records.store.folder import read_record, record_paths
 
 ROWS = 12_000
 TECHNIQUES = ["ddp-ring", "local-sgd"]

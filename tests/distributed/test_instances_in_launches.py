@@ -11,7 +11,7 @@ import pytest
 from leftover import assert_nothing_left
 
 from paceline.base.errors import EXIT_OK, EXIT_REGRESSION
-from paceline.records.store import read_record, record_paths
+from paceline.records.store.folder import read_record, record_paths
 
 SUITE = """\
 suite: collectives/anew

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 import paceline
 from paceline.base.errors import UserError
 from paceline.drivers.job import read_job
-from paceline.records.store import RunRecord, read_record, record_paths
+from paceline.records.store.folder import RunRecord, read_record, record_paths
 
 SUITE = {
     "suite": "collectives/job",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from measured import record_of
 
-from paceline.records.record import Measurement
-from paceline.spec.suite_file import load_suite
+from paceline.records.format.record import Measurement
+from paceline.spec.suites.suite_file import load_suite
 
 MUTANTS = sorted((Path(__file__).parents[1] / "mutants" / "churn").glob("*.py"))
 REFUSALS = {

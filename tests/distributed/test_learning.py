@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from measured import record_of_text
 
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.workflows.conformance import ConformanceResult, results_of
 
 MUTANTS = [

@@ -10,12 +10,12 @@ import yaml
 
 from paceline.drivers.measure import measure
 from paceline.families.collectives.core import ceilings, run
-from paceline.records.record import Measurement
-from paceline.records.store import read_record
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
-from paceline.worker.session import Session
+from paceline.records.format.record import Measurement
+from paceline.records.store.folder import read_record
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
+from paceline.worker.ranks.session import Session
 
 CALIBRATE = ceilings.calibrate
 

@@ -13,8 +13,8 @@ from load_command import accounting, load, measured, values
 from openai_stub import Manners, serving
 
 from paceline.base.errors import EXIT_INCORRECT, EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_USAGE
-from paceline.families.serving.core.load.entries import read_log
-from paceline.records.store import sealed_paths
+from paceline.families.serving.core.load.log.entries import read_log
+from paceline.records.store.folder import sealed_paths
 
 pytest.importorskip("httptools", reason="the load generator needs httptools: make dev")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from paceline.spec.content import find_runner
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.footprints import needs_of
 
 STEPS = 3
@@ -36,10 +36,10 @@ import torch
 import torch.distributed as dist
 from paceline.baselines.training import ddp, diloco, fsdp
 from paceline.families.training.api.sizes import SIZES
-from paceline.families.training.core import corpus
-from paceline.families.training.core.setting import Setting
-from paceline.worker.comm import Comm
-from paceline.worker.transport import TorchTransport
+from paceline.families.training.core.data import corpus
+from paceline.families.training.core.data.setting import Setting
+from paceline.worker.communication.comm import Comm
+from paceline.worker.communication.transport import TorchTransport
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")

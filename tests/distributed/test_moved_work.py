@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from measured import fenced_runner, record_of
 
-from paceline.base.technique import read_source
-from paceline.spec.suite_file import load_suite
+from paceline.base.techniques.technique import read_source
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.conformance import ConformanceResult, points_of, results_of
 
 MUTANTS = Path(__file__).parents[1] / "mutants"

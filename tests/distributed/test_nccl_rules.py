@@ -16,12 +16,12 @@ import torch.multiprocessing as processes
 from measured import record_of
 
 from paceline.base.errors import UserError
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.spec import content
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
-from paceline.worker.ledger import FIRST_BY_ALL, RENDEZVOUS, SAME_ORDER
-from paceline.worker.rules import RuleBreachError, RulesTransport
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
+from paceline.worker.communication.ledger import FIRST_BY_ALL, RENDEZVOUS, SAME_ORDER
+from paceline.worker.communication.rules import RuleBreachError, RulesTransport
 from paceline.workflows.conformance import ConformanceResult, conformance, points_of
 
 RUNNER = "local-nccl-rules"

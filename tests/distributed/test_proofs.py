@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from paceline.cli import application
 from paceline.drivers import execute
-from paceline.records.store import RunRecord, read_record, record_paths
+from paceline.records.store.folder import RunRecord, read_record, record_paths
 
 SUITES = {
     "collectives/proofs": """\

@@ -9,7 +9,7 @@ import pytest
 from measured import record_of_text
 
 from paceline.families.training.api.absence import Absence
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.spec import content
 from paceline.workflows.conformance import ConformanceResult, results_of
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from measured import record_of
 
-from paceline.records.record_file import files_beside
-from paceline.records.store import RunRecord
-from paceline.spec.suite_file import load_suite
+from paceline.records.format.record_file import files_beside
+from paceline.records.store.folder import RunRecord
+from paceline.spec.suites.suite_file import load_suite
 
 sys.path.append(str(Path(__file__).parents[1] / "unit"))
 

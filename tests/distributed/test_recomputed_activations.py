@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from measured import record_of
 
-from paceline.records.record import Measurement
-from paceline.spec.suite_file import load_suite
+from paceline.records.format.record import Measurement
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.conformance import points_of
 
 HONEST = ("ddp", "ddp-ring", "fsdp", "zero-2", "zero-3", "diloco")

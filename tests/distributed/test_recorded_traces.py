@@ -11,15 +11,15 @@ import pytest
 from measured import record_of
 
 from paceline.base.errors import UserError
-from paceline.families.reasoning.core.problems import decode, draw, extract
-from paceline.families.reasoning.core.reading import Procedural
-from paceline.families.reasoning.core.recorded import check_questions, source
-from paceline.families.reasoning.core.trace_files import read, save
-from paceline.records.record_file import files_beside
-from paceline.records.store import RunRecord, read_record
-from paceline.report.export_choice import Choice
-from paceline.report.exports import render
-from paceline.spec.suite_file import load_suite
+from paceline.families.reasoning.core.block.recorded import check_questions, source
+from paceline.families.reasoning.core.problems.embedded import decode, draw, extract
+from paceline.families.reasoning.core.questions.reading import Procedural
+from paceline.families.reasoning.core.recordings.trace_files import read, save
+from paceline.records.format.record_file import files_beside
+from paceline.records.store.folder import RunRecord, read_record
+from paceline.report.exports.choice import Choice
+from paceline.report.exports.formats import render
+from paceline.spec.suites.suite_file import load_suite
 
 TECHNIQUES = ("rebase", "self-consistency", "glimp-router")
 POINT = {"questions": 3, "samples": 2, "orders": 2, "levels": "1-3", "partner": "strong"}

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from paceline.drivers.measure import measure
-from paceline.records.store import read_record
+from paceline.records.store.folder import read_record
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from measured import record_of
 
-from paceline.base.technique import read_source
-from paceline.records.store import RunRecord
-from paceline.spec.suite_file import load_suite
+from paceline.base.techniques.technique import read_source
+from paceline.records.store.folder import RunRecord
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.conformance import ConformanceResult, results_of
 
 MUTANTS = sorted((Path(__file__).parents[1] / "mutants" / "serving").glob("*.py"))

@@ -13,8 +13,8 @@ import psutil
 import pytest
 import yaml
 
-from paceline.records.integrity import verify
-from paceline.records.store import read_record
+from paceline.records.store.folder import read_record
+from paceline.records.store.integrity import verify
 
 SUITE = {
     "suite": "collectives/example",

@@ -21,12 +21,12 @@ from measured import record_of
 from paceline.analysis.failures import Failure, grouped
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK, PrerequisiteError
 from paceline.drivers.machine.state import STATE_VARIABLE
-from paceline.records.record_file import content_of
-from paceline.records.store import RunRecord, load, read_record, record_paths
-from paceline.spec.suite_file import load_suite
+from paceline.records.format.record_file import content_of
+from paceline.records.store.folder import RunRecord, load, read_record, record_paths
+from paceline.spec.suites.suite_file import load_suite
 from paceline.worker import inprocess
-from paceline.worker.session import CaseError, Control, Session
-from paceline.worker.transport import ThreadHub, ThreadTransport
+from paceline.worker.communication.transport import ThreadHub, ThreadTransport
+from paceline.worker.ranks.session import CaseError, Control, Session
 
 SUITE = """
 suite: collectives/starts
@@ -99,14 +99,14 @@ def break_engine(job: Path) -> None:
     """Let ranks of an exported job fail at their start; each launch is tried once."""
     worker = job / "engine" / "paceline" / "worker"
     (worker / "breaking.py").write_text(BREAK)
-    rank = (worker / "rank.py").read_text()
+    rank = (worker / "ranks" / "rank.py").read_text()
     begin, joined = "    trace.context(START)\n", "    control_group.synchronise_clocks()\n"
     assert begin in rank
     assert joined in rank
     rank = rank.replace(begin, f"{begin}    breaking.begin(rank, launch)\n")
     rank = rank.replace(joined, f"    breaking.joined(rank, launch)\n{joined}")
     rank = rank.replace("import torch\n", "import torch\nfrom paceline.worker import breaking\n", 1)
-    (worker / "rank.py").write_text(rank)
+    (worker / "ranks" / "rank.py").write_text(rank)
     launch = (worker / "launch.py").read_text()
     assert "MAX_START_FAILURES = 2" in launch
     (worker / "launch.py").write_text(launch.replace("MAX_START_FAILURES = 2", "MAX_START_FAILURES = 1"))
@@ -305,7 +305,7 @@ def test_more_ranks_than_devices_are_refused_before_the_ranks_meet(tmp_path: Pat
         "job", "export", "starts.yaml", "--runner=local-cuda", "--output", job, folder=tmp_path
     )
     assert exported.returncode == EXIT_OK, exported.stderr
-    device = job / "engine" / "paceline" / "worker" / "device.py"
+    device = job / "engine" / "paceline" / "worker" / "machine" / "device.py"
     device.write_text(device.read_text() + ONE_CARD)
     ran = subprocess.run(
         ["sh", str(job / "run.sh")],

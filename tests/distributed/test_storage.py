@@ -13,8 +13,8 @@ import paceline_commands
 import pytest
 
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_USAGE, InfrastructureError
-from paceline.records.integrity import verify
-from paceline.records.store import load
+from paceline.records.store.folder import load
+from paceline.records.store.integrity import verify
 from paceline.worker.events import require_room
 
 SUITE = """\

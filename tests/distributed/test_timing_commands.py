@@ -16,7 +16,7 @@ from paceline.analysis.compare import compare_points
 from paceline.analysis.points import points_of
 from paceline.base.errors import EXIT_INCORRECT, EXIT_INFRASTRUCTURE, EXIT_OK
 from paceline.cli import application
-from paceline.records.store import RunRecord, read_record, record_paths
+from paceline.records.store.folder import RunRecord, read_record, record_paths
 
 pytestmark = pytest.mark.timeout(300)
 GOOD = 'python3 -I -S -c \'print("loss 2.5"); print("{input}")\''

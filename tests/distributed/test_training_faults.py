@@ -12,9 +12,9 @@ import pytest
 from leftover import processes_of
 from measured import record_of
 
-from paceline.families.training.core import corpus
-from paceline.records.record import Measurement
-from paceline.spec.suite_file import load_suite
+from paceline.families.training.core.data import corpus
+from paceline.records.format.record import Measurement
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.conformance import points_of
 
 FAULTY = '''

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from measured import record_of_text
 
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 
 MUTANTS = Path(__file__).parents[1] / "mutants" / "training"
 TECHNIQUES = ("ddp", "ddp-ring", "diloco", "fsdp")

@@ -19,9 +19,9 @@ from leftover import assert_nothing_left, processes_of
 from paceline.analysis.compare import compare_points
 from paceline.analysis.points import points_of
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK
-from paceline.records.record_file import content_of
-from paceline.records.store import RunRecord, read_record, record_paths
-from paceline.report.stops import stops_of
+from paceline.records.format.record_file import content_of
+from paceline.records.store.folder import RunRecord, read_record, record_paths
+from paceline.report.words.stops import stops_of
 from paceline.stats.sequential import design, level_after
 
 SUITE = """\

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from measured import record_of
 
-from paceline.records.store import RunRecord
-from paceline.spec.suite_file import load_suite
+from paceline.records.store.folder import RunRecord
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.conformance import results_of
 
 MUTANTS = Path(__file__).parents[1] / "mutants"

@@ -18,7 +18,7 @@ import pytest
 from docker_runs import ROOT, MakeScript, Runs, Script
 from dockerd import Engine
 
-from paceline.spec.container import DockerModel, resolved_docker
+from paceline.spec.profiles.container import DockerModel, resolved_docker
 
 PROGRAMS = ("dockerd", "mmdebstrap", "setpriv")
 IMAGE = "paceline/cpu:local"

@@ -14,10 +14,10 @@ import paceline_commands
 import yaml
 from dockerd import Engine
 
-from paceline.base.eventfile import read_events
-from paceline.drivers.docker import DockerDriver, DockerExecution
-from paceline.records.record_file import lines_of
-from paceline.records.store import record_paths
+from paceline.base.files.events import read_events
+from paceline.drivers.docker.driver import DockerDriver, DockerExecution
+from paceline.records.format.record_file import lines_of
+from paceline.records.store.folder import record_paths
 
 ROOT = Path(__file__).parents[2]
 RUN_S = 200.0

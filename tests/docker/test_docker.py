@@ -25,8 +25,8 @@ from dockerd import Engine
 
 from paceline.base.errors import InfrastructureError
 from paceline.drivers.machine.engine import open_engine
-from paceline.records.record_file import lines_of
-from paceline.records.store import record_paths
+from paceline.records.format.record_file import lines_of
+from paceline.records.store.folder import record_paths
 
 pytestmark = pytest.mark.docker
 FAILING = Path(__file__).parent / "failing"
@@ -419,7 +419,7 @@ def test_an_engine_that_is_restarted_in_the_middle_of_a_run_is_no_techniques_fau
 CONTROLLER = """
 import sys, time
 from pathlib import Path
-from paceline.drivers.docker import DockerDriver
+from paceline.drivers.docker.driver import DockerDriver
 execution = DockerDriver().start(Path(sys.argv[1]))
 print("started", flush=True)
 while True:

@@ -10,11 +10,11 @@ import pytest
 from paceline.analysis.compare import compare_points
 from paceline.analysis.points import points_of
 from paceline.base.errors import UserError
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.cli.metric_tables import filled
 from paceline.cli.reference import PAGES
-from paceline.records.lookup import find_run
-from paceline.report.tables import board_table
+from paceline.records.store.lookup import find_run
+from paceline.report.tables.results import board_table
 from paceline.spec import content
 
 ROOT = Path(__file__).resolve().parents[2]

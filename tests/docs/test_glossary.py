@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paceline.base import aliases
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
 KNOWN = {

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from paceline.base import aliases
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.cli.reference import command_line
 from paceline.spec import content
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite_file import load_suite
 
 ROOT = Path(__file__).resolve().parents[2]
 READ = [
@@ -22,7 +22,7 @@ READ = [
     *(p for p in (ROOT / "suites").rglob("*") if p.suffix in {".md", ".yaml"}),
     *(p for p in (ROOT / "reports").rglob("*") if p.suffix in {".html", ".js"} and "vendor" not in p.parts),
     *(ROOT / "src" / "paceline" / "report").glob("*.py"),
-    *(ROOT / "src" / "paceline" / "cli" / "examples").iterdir(),
+    *(ROOT / "src" / "paceline" / "cli" / "authoring" / "examples").iterdir(),
 ]
 KEPT = {"exflow-fewer-hops", 'className: "beside"'}
 """A claim's identity, under which its verdicts go on, and a style of the site."""

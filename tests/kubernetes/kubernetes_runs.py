@@ -15,8 +15,8 @@ import paceline_commands
 import yaml
 from fake_cluster import Cluster
 
-from paceline.records import record_file
-from paceline.records.store import record_paths
+from paceline.records.format import record_file
+from paceline.records.store.folder import record_paths
 
 IMAGE = "registry.example/team/paceline@sha256:" + "0123456789abcdef" * 4
 POINT = ["collectives/all-reduce", "--tier", "quick", "--launches", "1", "--filter", "size_bytes=4KiB"]

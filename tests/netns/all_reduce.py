@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from paceline.worker.netns import CONTROL_INTERFACE, DATA_INTERFACE, enter, read_counters
+from paceline.worker.network.links import CONTROL_INTERFACE, DATA_INTERFACE, enter, read_counters
 
 
 def main(namespace: str, size_bytes: int, repeats: int) -> None:

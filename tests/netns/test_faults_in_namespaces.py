@@ -19,10 +19,10 @@ import yaml
 from leftover import processes_of
 from measured import record_of
 
-from paceline.records.record import Measurement
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
-from paceline.worker.netns import supported
+from paceline.records.format.record import Measurement
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
+from paceline.worker.network.links import supported
 
 pytestmark = [
     pytest.mark.root,
@@ -125,6 +125,6 @@ def test_all_other_cases_of_the_plan_finish(run: Run) -> None:
 
 def test_no_rank_and_no_namespace_outlives_the_run(run: Run) -> None:
     assert run.count("paceline:") >= len(FAULTS) * RANKS
-    assert run.count("worker/delay.py") >= len(FAULTS) * RANKS
+    assert run.count("worker/network/delay.py") >= len(FAULTS) * RANKS
     assert len(run.namespaces) > RANKS + 1
     assert not run.alive

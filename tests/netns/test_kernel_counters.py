@@ -14,10 +14,10 @@ import pytest
 import yaml
 from measured import record_of
 
-from paceline.records.store import RunRecord
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
-from paceline.worker.netns import supported
+from paceline.records.store.folder import RunRecord
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
+from paceline.worker.network.links import supported
 
 pytestmark = [
     pytest.mark.root,

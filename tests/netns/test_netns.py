@@ -24,7 +24,7 @@ from figures import Figures
 
 import paceline
 from paceline.base.errors import InfrastructureError, UserError
-from paceline.worker.netns import (
+from paceline.worker.network.links import (
     CONTROL_INTERFACE,
     DATA_INTERFACE,
     Link,
@@ -98,7 +98,7 @@ def left_overs() -> tuple[int, list[str]]:
             command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             continue
-        if command.startswith("sh -s") or "worker/delay.py" in command:
+        if command.startswith("sh -s") or "worker/network/delay.py" in command:
             processes.append(command)
     listing = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True)
     veths = [line for line in listing.stdout.splitlines() if "data" in line or "ctl" in line]
@@ -289,7 +289,7 @@ def test_a_failure_while_building_leaves_nothing_and_says_what_failed(
 ) -> None:
     before = left_overs()
     script = "ip link add broken type nonsense\n"
-    monkeypatch.setattr("paceline.worker.shaping.rank_script", lambda *_: script)
+    monkeypatch.setattr("paceline.worker.network.shaping.rank_script", lambda *_: script)
     with (
         pytest.raises(InfrastructureError, match=r"(?s)rank 0's namespace.*Unknown device type"),
         Network(num_ranks=2, link=Link(name="x", delay_s=0.001)),
@@ -404,7 +404,7 @@ def test_supported_names_missing_kernel_features(
 def test_supported_asks_for_root() -> None:
     program = (
         f"import sys; sys.path.insert(0, {str(SOURCE)!r})\n"
-        "from paceline.worker.netns import supported\nprint(supported())"
+        "from paceline.worker.network.links import supported\nprint(supported())"
     )
     command = ["setpriv", "--reuid=65534", "--clear-groups", "--inh-caps=-all"]
     interpreter = os.path.realpath(sys.executable)

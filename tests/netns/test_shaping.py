@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from paceline.base.errors import UserError
-from paceline.worker import shaping
-from paceline.worker.shaping import Link
+from paceline.worker.network import shaping
+from paceline.worker.network.shaping import Link
 
 PLAIN = Link(name="plain")
 SLOW = Link(name="20mbit", rate_bytes_per_s=2.5e6)

@@ -6,10 +6,10 @@ import pytest
 from measured import record_of
 
 from paceline.families.training.api.sizes import SIZES
-from paceline.records.record import Measurement
-from paceline.spec.suite_file import load_suite
-from paceline.worker.namespace import unaccounted
-from paceline.worker.netns import supported
+from paceline.records.format.record import Measurement
+from paceline.spec.suites.suite_file import load_suite
+from paceline.worker.network.links import supported
+from paceline.worker.network.namespace import unaccounted
 
 pytestmark = [
     pytest.mark.root,

@@ -12,8 +12,8 @@ import threading
 import time
 from dataclasses import asdict
 
-from paceline.worker.namespace import sent_again_bytes
-from paceline.worker.netns import DATA_INTERFACE, enter, read_counters
+from paceline.worker.network.links import DATA_INTERFACE, enter, read_counters
+from paceline.worker.network.namespace import sent_again_bytes
 
 _PORT = 5201
 BYTES_SENT_AGAIN_AT = 208

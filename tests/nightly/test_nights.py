@@ -22,7 +22,7 @@ from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_REGRESSION
 from paceline.drivers.machine import lease
 from paceline.drivers.machine.quarantine import quarantined
 from paceline.drivers.machine.state import STATE_VARIABLE
-from paceline.records.store import load
+from paceline.records.store.folder import load
 from paceline.workflows.nightly.config import load_nightly
 from paceline.workflows.nightly.night import Night
 from paceline.workflows.nightly.outcomes import NightReport

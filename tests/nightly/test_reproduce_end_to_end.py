@@ -12,7 +12,7 @@ import paceline_commands
 import pytest
 
 from paceline.base.errors import EXIT_INCOMPARABLE, EXIT_OK, EXIT_REGRESSION
-from paceline.records.store import RunRecord, load
+from paceline.records.store.folder import RunRecord, load
 from paceline.spec import content
 
 SUITES = {

@@ -15,17 +15,17 @@ import pytest
 import torch
 from kernel_operators import OPERATORS
 
-from paceline.base.technique import read_source
+from paceline.base.techniques.technique import read_source
 from paceline.families.kernels.core.gate import gate
 from paceline.families.kernels.core.point import Point
 from paceline.families.kernels.core.sandboxed import process
 from paceline.families.kernels.core.sandboxed.candidate import SandboxedCandidate
 from paceline.families.kernels.core.sandboxed.handover import Handover
 from paceline.families.kernels.core.sandboxed.process import SandboxedProcess
+from paceline.worker.ranks.session import Case, CaseError
 from paceline.worker.sandbox import stopping
 from paceline.worker.sandbox.bubblewrap import UNISOLATED, available
 from paceline.worker.sandbox.processor_timer import ProcessorTimer
-from paceline.worker.session import Case, CaseError
 
 FILES = Path(__file__).parents[1] / "mutants" / "sandbox"
 PARAMS = {

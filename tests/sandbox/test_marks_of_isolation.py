@@ -13,14 +13,15 @@ from paceline.analysis.points import grade_of
 from paceline.drivers.collect import ISOLATED_FLAGS, Collector
 from paceline.families.kernels.core import starting
 from paceline.families.kernels.core.sandboxed import cases
-from paceline.records.record import Measurement
-from paceline.report.tables import FLAGS
-from paceline.spec import content, fence
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.records.format.record import Measurement
+from paceline.report.tables.results import FLAGS
+from paceline.spec import content
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
+from paceline.spec.techniques import fence
 from paceline.worker.case_error import CaseError
-from paceline.worker.session import Session
+from paceline.worker.ranks.session import Session
 
 pytestmark = pytest.mark.gate
 

@@ -13,12 +13,12 @@ import pytest
 
 from paceline.families.serving.core.engine.reference import Reference
 from paceline.families.serving.core.load.calls import Call, Workload
-from paceline.families.serving.core.load.client import Limits
-from paceline.families.serving.core.load.outcomes import outcomes_of
+from paceline.families.serving.core.load.log.outcomes import outcomes_of
 from paceline.families.serving.core.load.processes import run_load
+from paceline.families.serving.core.load.sending.client import Limits
 from paceline.families.serving.ops.serve.gate import check_answers
 from paceline.families.serving.ops.serve.served import EngineProcess
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 MODEL = {"layers": 1, "hidden": 32, "heads": 2, "kv_heads": 1, "vocab": 128, "max_context": 512, "seed": 1}
 ENGINE = {"block_size": 8, "num_blocks": 80, "max_batch": 8, "token_budget": 64}

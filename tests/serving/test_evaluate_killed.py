@@ -12,7 +12,7 @@ from pathlib import Path
 
 import paceline_commands
 
-from paceline.families.reasoning.core.problem_files import read
+from paceline.families.reasoning.core.problems.files import read
 from paceline.workflows.evaluation.journal import ENDS
 from paceline.workflows.evaluation.known_truth import KnownTruth
 

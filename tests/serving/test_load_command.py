@@ -10,9 +10,9 @@ from figures import Figures
 from load_command import accounting, load, measured, values
 
 from paceline.base.errors import EXIT_OK
-from paceline.families.serving.core.load.entries import read_log
-from paceline.families.serving.core.load.outcomes import meets, outcomes_of
-from paceline.records.store import sealed_paths
+from paceline.families.serving.core.load.log.entries import read_log
+from paceline.families.serving.core.load.log.outcomes import meets, outcomes_of
+from paceline.records.store.folder import sealed_paths
 
 pytest.importorskip("httptools", reason="the load generator needs httptools: make dev")
 

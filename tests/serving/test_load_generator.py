@@ -13,15 +13,15 @@ from openai_stub import self_signed
 
 from paceline.calibration.load_client import frozen_truth
 from paceline.families.serving.core.load.arrivals import draw_arrivals
-from paceline.families.serving.core.load.asking import Asking
 from paceline.families.serving.core.load.calls import Call, Workload
-from paceline.families.serving.core.load.certificate import certify
-from paceline.families.serving.core.load.client import Limits
-from paceline.families.serving.core.load.entries import Log
-from paceline.families.serving.core.load.outcomes import Outcome, counts, gaps_s, outcomes_of, percentile
+from paceline.families.serving.core.load.findings.certificate import certify
+from paceline.families.serving.core.load.log.entries import Log
+from paceline.families.serving.core.load.log.outcomes import Outcome, counts, gaps_s, outcomes_of, percentile
 from paceline.families.serving.core.load.processes import run_load
+from paceline.families.serving.core.load.sending.asking import Asking
+from paceline.families.serving.core.load.sending.client import Limits
 from paceline.families.serving.core.mock import FAULTS, Behaviour, Freeze, Gaps, MockServer
-from paceline.families.serving.core.workloads import draw_workload
+from paceline.families.serving.core.workloads.drawn import draw_workload
 from paceline.families.serving.spec import FAMILY
 
 QUICK = Behaviour(first=Gaps(mean_s=0.02), gap=Gaps(mean_s=0.002))

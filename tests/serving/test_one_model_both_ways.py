@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from paceline.cli.evaluate import evaluate
-from paceline.cli.samples import samples
+from paceline.cli.measuring.evaluate import evaluate
+from paceline.cli.results.samples import samples
 from paceline.families.reasoning.core.backends.transformers_model import TransformersModel
 
 for package in ("tokenizers", "openai"):

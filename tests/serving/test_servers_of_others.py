@@ -21,14 +21,14 @@ from typing import Any
 import paceline_commands
 import pytest
 
-from paceline.families.serving.core.conversation_calls import conversation_workload
-from paceline.families.serving.core.conversation_choice import LengthLimits
-from paceline.families.serving.core.load.asking import Asking
 from paceline.families.serving.core.load.calls import Call, Messages, Workload
-from paceline.families.serving.core.load.client import Limits
-from paceline.families.serving.core.load.events import count_warnings
-from paceline.families.serving.core.load.outcomes import Outcome, counts, outcomes_of
+from paceline.families.serving.core.load.log.events import count_warnings
+from paceline.families.serving.core.load.log.outcomes import Outcome, counts, outcomes_of
 from paceline.families.serving.core.load.processes import run_load
+from paceline.families.serving.core.load.sending.asking import Asking
+from paceline.families.serving.core.load.sending.client import Limits
+from paceline.families.serving.core.workloads.conversation_calls import conversation_workload
+from paceline.families.serving.core.workloads.conversation_choice import LengthLimits
 
 for package in ("transformers", "tokenizers", "accelerate", "fastapi", "uvicorn", "openai"):
     pytest.importorskip(package, reason=f"transformers serve needs {package}: make dev")

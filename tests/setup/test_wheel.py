@@ -15,8 +15,8 @@ import pytest
 from resolution import ROOT
 
 from paceline.drivers.capabilities import EXTRAS
-from paceline.records.record_file import lines_of
-from paceline.records.store import record_paths
+from paceline.records.format.record_file import lines_of
+from paceline.records.store.folder import record_paths
 
 
 @pytest.fixture(scope="module")

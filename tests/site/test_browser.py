@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from paceline.cli import application
-from paceline.records.record import Measurement, MetricId, Run
-from paceline.records.record_writer import RecordWriter
+from paceline.records.format.record import Measurement, MetricId, Run
+from paceline.records.store.record_writer import RecordWriter
 from paceline.stats.estimates import launch_statistic
 
 pytestmark = pytest.mark.browser

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from paceline.analysis.compare import Comparison
-from paceline.cli.site import findings_text, site_input, write_charts
-from paceline.report.findings import MOST, Finding
-from paceline.report.kinds.home import found
-from paceline.report.sitedata import Site
+from paceline.cli.publishing.site import findings_text, site_input, write_charts
+from paceline.report.findings.rules import MOST, Finding
+from paceline.report.site.data import Site
+from paceline.report.site.kinds.home import found
 from paceline.spec.content import shipped_root
 from paceline.workflows.stores import load_stores
 

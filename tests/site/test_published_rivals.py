@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from paceline.analysis.claims import ClaimResult, evaluate, with_own_suites
-from paceline.records.provenance import suite_facts
-from paceline.records.store import RunRecord
+from paceline.records.origin.provenance import suite_facts
+from paceline.records.store.folder import RunRecord
 from paceline.spec import content
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.stores import load_stores
 
 WAITS_FOR_NOBODY = "the claim is about synchronous rounds, for which all wait; it waits for nobody either"

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from test_browser import WIDTHS, kinds, visit
 
 from paceline.cli import application
-from paceline.records.record_file import content_of, lines_of
-from paceline.records.store import record_paths
+from paceline.records.format.record_file import content_of, lines_of
+from paceline.records.store.folder import record_paths
 from paceline.spec.content import shipped_root
 
 pytestmark = pytest.mark.browser

@@ -16,7 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from paceline.worker import attempt, entry, fork_server, launch
+from paceline.worker import launch
+from paceline.worker.launches import attempt
+from paceline.worker.processes import fork_server
+from paceline.worker.ranks import entry
 
 SLOWED, BEGAN = "PACELINE_TESTS_SLOWED", "PACELINE_TESTS_BEGAN"
 """Variables of ranks: by what they are slowed, and the instant at which their launch began."""
@@ -25,7 +28,7 @@ _forked = entry.forked
 
 def forked(arguments: list[str], environment: Mapping[str, str]) -> None:
     """Be a rank until its measurement may begin; then write the instant and its processor time, and end well."""
-    from paceline.worker import rank
+    from paceline.worker.ranks import rank
 
     def ready(session: Any, blocks: list[dict[str, Any]]) -> int:
         _be_slower(float(environment[SLOWED]), float(environment[BEGAN]))

@@ -1,7 +1,7 @@
 """A launch can measure hardly later than bare processes that are forked after an import of torch, and meet.
 
-Its start is what ``paceline.worker.attempt`` does until a rank may run its first block: fork ranks and their store,
-join two groups, compare clocks, fence, import techniques.
+Its start is what ``paceline.worker.launches.attempt`` does until a rank may run its first block: fork ranks and
+their store, join two groups, compare clocks, fence, import techniques.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from side_by_side import SLOWDOWN, Turn, conclude, conclude_planted, mirrored, u
 
 from paceline.drivers.job import build_job
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 RANKS = 2
 SUITE = {

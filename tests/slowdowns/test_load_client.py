@@ -11,10 +11,10 @@ from lines import Talk
 from side_by_side import SLOWDOWN, Turn, conclude, conclude_planted, mirrored, until_decided
 
 from paceline.families.serving.core.load.calls import Call, Workload
-from paceline.families.serving.core.load.loops import usual_loop
-from paceline.families.serving.core.load.outcomes import counts, outcomes_of
+from paceline.families.serving.core.load.log.outcomes import counts, outcomes_of
 from paceline.families.serving.core.load.processes import SOON_S, run_load
-from paceline.families.serving.core.load.target import Target
+from paceline.families.serving.core.load.sending.loops import usual_loop
+from paceline.families.serving.core.load.sending.target import Target
 
 NUM_CALLS, TOKENS, CONCURRENCY = 2500, 16, 16
 ROUNDS = 2

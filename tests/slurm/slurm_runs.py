@@ -14,8 +14,8 @@ import paceline_commands
 import yaml
 from cluster import Cluster
 
-from paceline.records import record_file
-from paceline.records.store import record_paths
+from paceline.records.format import record_file
+from paceline.records.store.folder import record_paths
 
 RUNNERS = Path(__file__).parents[2] / "runners"
 POINT = ["collectives/all-reduce", "--tier", "quick", "--launches", "1", "--filter", "size_bytes=4KiB"]

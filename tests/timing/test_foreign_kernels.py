@@ -15,8 +15,8 @@ from figures import Figures
 from foreign_kernels import HONEST, REFERENCE, WHOLE, WRONG, solution
 from measured import fenced_runner, record_of
 
-from paceline.records.store import RunRecord
-from paceline.spec.suite_file import load_suite
+from paceline.records.store.folder import RunRecord
+from paceline.spec.suites.suite_file import load_suite
 from paceline.worker.sandbox.bubblewrap import UNISOLATED, available
 from paceline.workflows.conformance import ConformanceResult, results_of
 from paceline.workflows.foreign_kernels import Compared, read_candidates, suite_of, write_all

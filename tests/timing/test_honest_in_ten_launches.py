@@ -15,9 +15,9 @@ import pytest
 import yaml
 from measured import record_of
 
-from paceline.base.technique import read_source
-from paceline.records.record import Measurement
-from paceline.spec.suite_file import load_suite
+from paceline.base.techniques.technique import read_source
+from paceline.records.format.record import Measurement
+from paceline.spec.suites.suite_file import load_suite
 
 HONEST = sorted((Path(__file__).parents[1] / "mutants" / "kernels_honest").glob("*.py"))
 LAUNCHES = 10

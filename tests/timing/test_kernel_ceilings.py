@@ -9,7 +9,7 @@ import pytest
 
 from paceline.families.kernels.core import ceilings
 from paceline.families.kernels.ops.gemm.spec import OPERATION
-from paceline.worker.device import CpuDevice
+from paceline.worker.machine.device import CpuDevice
 
 pytestmark = pytest.mark.gate
 

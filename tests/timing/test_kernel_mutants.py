@@ -31,8 +31,8 @@ import yaml
 from figures import Figures
 from measured import fenced_runner, record_of
 
-from paceline.base.technique import read_source
-from paceline.spec.suite_file import load_suite
+from paceline.base.techniques.technique import read_source
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.conformance import ConformanceResult, results_of
 
 MUTANTS = sorted((Path(__file__).parents[1] / "mutants" / "kernels").glob("*.py"))

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from measured import fenced_runner, record_of
 
-from paceline.records.record import Measurement
-from paceline.spec.suite_file import load_suite
+from paceline.records.format.record import Measurement
+from paceline.spec.suites.suite_file import load_suite
 
 SOURCE = """
 import torch

@@ -14,7 +14,7 @@ import pytest
 import torch
 from figures import Figures
 
-from paceline.base.contracts import contract_id
+from paceline.base.families.contracts import contract_id
 from paceline.families.kernels.core import timers
 from paceline.families.kernels.core.point import Point
 from paceline.families.kernels.core.reference_timer import ReferenceTimer
@@ -25,9 +25,9 @@ from paceline.families.kernels.core.timing_process.reference_timers import Other
 from paceline.families.kernels.core.timing_process.server import TimedTechnique
 from paceline.families.kernels.ops.gemm.run import OPERATOR
 from paceline.families.kernels.spec import FAMILY
-from paceline.worker.device import CpuDevice, FakeDevice
-from paceline.worker.guard import ContractBreachError, Guard
-from paceline.worker.session import CaseError, UnsupportedError
+from paceline.worker.fences.guard import ContractBreachError, Guard
+from paceline.worker.machine.device import CpuDevice, FakeDevice
+from paceline.worker.ranks.session import CaseError, UnsupportedError
 
 pytestmark = pytest.mark.gate
 

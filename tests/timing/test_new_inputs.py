@@ -12,11 +12,11 @@ from figures import Figures
 from paceline.drivers.measure import measure
 from paceline.families.kernels.core import candidate
 from paceline.families.kernels.core.accounting import slowdown_in_turn
-from paceline.records.record import Measurement
-from paceline.records.store import read_record
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.records.format.record import Measurement
+from paceline.records.store.folder import read_record
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 
 def measured(folder: Path) -> list[Measurement]:

@@ -11,7 +11,7 @@ from figures import Figures
 from measured import record_of
 from pytest_runs import SUITE, run_pytest
 
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.stats.estimates import Launches, median
 from paceline.stats.unpaired import compare_unpaired
 

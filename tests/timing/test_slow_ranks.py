@@ -8,7 +8,7 @@ import pytest
 from figures import Figures
 from measured import record_of
 
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.conformance import points_of
 
 APART = "apart"

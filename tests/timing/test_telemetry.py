@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from paceline.worker.device import FakeDevice
-from paceline.worker.telemetry import Watch, amd_reading, npu_smi_reading, nvml_reasons, reader
-from paceline.worker.timing import Limits, Series, measure, median, summarise
+from paceline.worker.machine.device import FakeDevice
+from paceline.worker.machine.telemetry import Watch, amd_reading, npu_smi_reading, nvml_reasons, reader
+from paceline.worker.timing.interleaved import Limits, Series, measure, median, summarise
 
 pytestmark = pytest.mark.gate
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from paceline.cli.evaluate import evaluate
-from paceline.families.reasoning.core.problem_files import TextProblem, read
+from paceline.cli.measuring.evaluate import evaluate
+from paceline.families.reasoning.core.problems.files import TextProblem, read
 from paceline.workflows.evaluation.evaluating import Done, evaluate_as_asked
 
 

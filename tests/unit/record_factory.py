@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paceline.base import contracts
-from paceline.base.family import load_family
+from paceline.base.families import contracts
+from paceline.base.families.family import load_family
+from paceline.records.format.record import Event, Measurement, MetricId, Run, dump_line
+from paceline.records.format.record_file import content_of, is_packed, pack, plain_form
 from paceline.records.identity import new_run_id, record_id, series_key, utc
-from paceline.records.manifest import add_to_manifest
-from paceline.records.record import Event, Measurement, MetricId, Run, dump_line
-from paceline.records.record_file import content_of, is_packed, pack, plain_form
-from paceline.records.record_writer import RecordWriter
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
+from paceline.records.store.manifest import add_to_manifest
+from paceline.records.store.record_writer import RecordWriter
 from paceline.stats.estimates import launch_statistic
 
 HOST = "Some CPU, 2 cores, 16 GiB"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from paceline.families.reasoning.core.language import Continuation, Draw, Piece
-from paceline.families.reasoning.core.service import SHARED
+from paceline.families.reasoning.core.questions.service import SHARED
 
 END = 99
 ANSWER = 50

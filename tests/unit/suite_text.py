@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 
 LEGAL = """\
 suite: collectives/example

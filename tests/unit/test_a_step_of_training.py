@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from paceline.families.training.api.replica import Replica
-from paceline.families.training.core import training_loop
-from paceline.families.training.core.callback import Callback
-from paceline.families.training.core.trained import PARTS
-from paceline.families.training.core.training_loop import Loop
+from paceline.families.training.core.loop import training
+from paceline.families.training.core.loop.callback import Callback
+from paceline.families.training.core.loop.trained import PARTS
+from paceline.families.training.core.loop.training import Loop
 from paceline.families.training.ops.pipeline_parallel import passes
 from paceline.families.training.ops.pipeline_parallel.passes import Passes
-from paceline.worker.comm import Counters
-from paceline.worker.guard import ContractBreachError, Guard
+from paceline.worker.communication.comm import Counters
+from paceline.worker.fences.guard import ContractBreachError, Guard
 
 COUNTED, PLAIN = 0, 1
 SENT_BYTES = 7
@@ -26,9 +26,9 @@ CLOCK_LIMIT_NS = 60 * 10**9
 
 Replaced = tuple[Any, str, Any]
 CHEATS: dict[str, Callable[[], Replaced]] = {
-    "stops the clock": lambda: (training_loop, "_clock_ns", lambda: 0),
-    "hides what it sends": lambda: (training_loop, "enumerate", lambda values: ()),
-    "hides the copy of what it sends": lambda: (training_loop, "list", lambda values: [0, 0]),
+    "stops the clock": lambda: (training, "_clock_ns", lambda: 0),
+    "hides what it sends": lambda: (training, "enumerate", lambda values: ()),
+    "hides the copy of what it sends": lambda: (training, "list", lambda values: [0, 0]),
     "says that no step is counted": lambda: (Loop, "count_after", property(lambda loop: frozenset())),
     "says that nothing rides along": lambda: (Loop, "_look_after_backward", lambda loop, step, given: None),
     "forges its passes": lambda: (passes, "passes_of", lambda replica: ["forged"]),
@@ -92,7 +92,7 @@ def make_loop(
     gradient_probe: Callback | None = None,
     marks: Any = None,
 ) -> Loop:
-    guard = Guard((training_loop, passes))
+    guard = Guard((training, passes))
     device = SimpleNamespace(synchronize=lambda: None, marks=lambda: marks)
     session = SimpleNamespace(world_size=2, rank=0, guard=guard, device=device)
     sandbox: Any = SimpleNamespace(session=session, replica=replica, watch=guard.watch, diagnosis=dict)
@@ -146,13 +146,13 @@ def test_a_slow_ranks_computation_is_longer_by_what_it_waits_for_in_every_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = {"ns": 0}
-    monkeypatch.setattr(training_loop, "_clock_ns", lambda: clock["ns"])
-    monkeypatch.setattr(training_loop, "_sleep", lambda s: clock.update(ns=clock["ns"] + round(s * 1e9)))
+    monkeypatch.setattr(training, "_clock_ns", lambda: clock["ns"])
+    monkeypatch.setattr(training, "_sleep", lambda s: clock.update(ns=clock["ns"] + round(s * 1e9)))
     loop = make_loop(Cheat(None), monkeypatch)
     loop.extra_s = 0.25
     loop._step(PLAIN, last=False)
     loop._step(PLAIN, last=False)
-    assert dict(zip(training_loop.PARTS, loop._parts, strict=True)) == {
+    assert dict(zip(training.PARTS, loop._parts, strict=True)) == {
         "compute_s": 500_000_000,
         "gradients_s": 0,
         "update_s": 0,

@@ -12,7 +12,7 @@ import pytest
 
 from paceline.base.account import home_folder, user_name
 from paceline.drivers.machine.state import STATE_VARIABLE
-from paceline.records.store import load
+from paceline.records.store.folder import load
 from paceline.spec import content
 
 UID = "12345"
@@ -89,14 +89,17 @@ def test_a_held_machine_names_a_user_without_a_name_by_number(state: Path) -> No
 
 def test_a_rank_of_a_user_without_a_name_has_one(state: Path) -> None:
     """Torch asks the standard library where it compiles."""
-    code = "from paceline.worker.process import scrub_environment as s; s(); import getpass; print(getpass.getuser())"
+    code = (
+        "from paceline.worker.processes.process import scrub_environment as s; s(); "
+        "import getpass; print(getpass.getuser())"
+    )
     ended = as_nobody(sys.executable, "-c", code, state=state)
     assert ended.stdout.strip() == f"uid-{UID}", ended.stderr
 
 
 @pytest.mark.full
 def test_ranks_of_a_user_without_a_name_can_compile(state: Path) -> None:
-    code = "from paceline.worker.process import scrub_environment as s; s(); import torch._dynamo.config"
+    code = "from paceline.worker.processes.process import scrub_environment as s; s(); import torch._dynamo.config"
     ended = as_nobody(sys.executable, "-c", code, state=state)
     assert ended.returncode == 0, ended.stderr
 

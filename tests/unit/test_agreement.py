@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.families.training.core.agreement import SHARED, breach, mismatch
-from paceline.families.training.core.promises import Training
+from paceline.families.training.core.planning.promises import Training
+from paceline.families.training.core.proofs.agreement import SHARED, breach, mismatch
 
 ROUND = 3
 STEPS = 8

@@ -22,22 +22,22 @@ from paceline.base.aliases import (
     Renamed,
     RenamedValues,
 )
-from paceline.base.contracts import contract_id
 from paceline.base.errors import UserErrors
-from paceline.base.family import family_names, load_family
+from paceline.base.families.contracts import contract_id
+from paceline.base.families.family import family_names, load_family
 from paceline.cli import application
-from paceline.cli.earlier_code import concurrent_option
 from paceline.cli.options import renamed_option
+from paceline.cli.reproducing.earlier_code import concurrent_option
 from paceline.records.earlier_runs import scan
+from paceline.records.format.earlier_names import named_today
+from paceline.records.format.record_file import content_of
 from paceline.records.identity import record_id, series_key
-from paceline.records.names import named_today
-from paceline.records.record_file import content_of
-from paceline.records.store import read_record, record_paths
+from paceline.records.store.folder import read_record, record_paths
 from paceline.spec import content
-from paceline.spec.grammar import Versus
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.grammar import Versus
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.nightly.attempts import note_attempt, read_attempts
 
 TABLES = [
@@ -436,6 +436,10 @@ def test_earlier_code_is_called_by_the_option_that_it_knows(tmp_path: Path) -> N
     options.write_text('"--share"')
     assert concurrent_option(tmp_path) == "--share"
     options.write_text('"--allow-concurrent"')
+    assert concurrent_option(tmp_path) == "--allow-concurrent"
+    (options.parent / "shared").mkdir()
+    assert concurrent_option(tmp_path) == "--allow-concurrent"
+    options.rename(options.parent / "shared" / "options.py")
     assert concurrent_option(tmp_path) == "--allow-concurrent"
 
 

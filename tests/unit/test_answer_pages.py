@@ -11,10 +11,10 @@ import record_factory as factory
 from test_site import Page, render
 
 from paceline.analysis.points import points_of
-from paceline.families.reasoning.core.metrics import ANOTHER_MODELS
-from paceline.records.store import RunRecord
-from paceline.report import answers, tradeoffs
-from paceline.report.shown import ABSENT
+from paceline.families.reasoning.core.planning.metrics import ANOTHER_MODELS
+from paceline.records.store.folder import RunRecord
+from paceline.report.points import answers, tradeoffs
+from paceline.report.words.estimates import ABSENT
 from paceline.stats.estimates import wilson
 from paceline.stats.paired import clustered, mcnemar
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.families.reasoning.core.answer_text import extract_choice, extract_number, last_boxed, solution
-from paceline.families.reasoning.core.grading import Grader
-from paceline.families.reasoning.core.problem_files import TextProblem
-from paceline.families.reasoning.core.textual import Textual
+from paceline.families.reasoning.core.answers.text import extract_choice, extract_number, last_boxed, solution
+from paceline.families.reasoning.core.grading.free_text import Grader
+from paceline.families.reasoning.core.problems.files import TextProblem
+from paceline.families.reasoning.core.questions.textual import Textual
 
 
 @pytest.fixture(scope="module")

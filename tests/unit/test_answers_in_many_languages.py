@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.families.reasoning.core.answer_places import is_stated
-from paceline.families.reasoning.core.grading import Grader
+from paceline.families.reasoning.core.answers.places import is_stated
+from paceline.families.reasoning.core.grading.free_text import Grader
 
 STATED = {
     "Afrikaans": "Die antwoord is 71.\n\nDit het 3 stappe geneem.",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from paceline.families.reasoning.core.answer_text import canonical_formula, tidy
-from paceline.families.reasoning.core.grading import Grader
+from paceline.families.reasoning.core.answers.text import canonical_formula, tidy
+from paceline.families.reasoning.core.grading.free_text import Grader
 
 COLUMN = r"\begin{pmatrix} 6 \\ -1 \\ 9 \end{pmatrix}"
 SQUARE = r"\begin{pmatrix} 0 & 3 \\ -5 & 8 \end{pmatrix}"

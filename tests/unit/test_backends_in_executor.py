@@ -22,15 +22,15 @@ from paceline.families.reasoning.api.requests import (
     Sample,
     Task,
 )
-from paceline.families.reasoning.core.answer_text import extract_number
-from paceline.families.reasoning.core.archive import Archive, Recording
+from paceline.families.reasoning.core.answers.text import extract_number
 from paceline.families.reasoning.core.backends.openai_model import OpenAIModel
 from paceline.families.reasoning.core.backends.pretrained import load
-from paceline.families.reasoning.core.executor import Executor
 from paceline.families.reasoning.core.language import LanguageModel
-from paceline.families.reasoning.core.models import Models
-from paceline.families.reasoning.core.question_state import Script
-from paceline.families.reasoning.core.replay import Replay
+from paceline.families.reasoning.core.questions.executor import Executor
+from paceline.families.reasoning.core.questions.models import Models
+from paceline.families.reasoning.core.questions.state import Script
+from paceline.families.reasoning.core.recordings.archive import Archive, Recording
+from paceline.families.reasoning.core.recordings.replay import Replay
 
 NUM_QUESTIONS, SAMPLES = 3, 4
 

@@ -15,11 +15,11 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from paceline.families.training.api.sizes import SIZES
-from paceline.families.training.core import corpus
-from paceline.families.training.core.bare_script import BareScript
-from paceline.families.training.core.setting import Setting
-from paceline.worker.comm import Comm
-from paceline.worker.transport import TorchTransport
+from paceline.families.training.core.data import corpus
+from paceline.families.training.core.data.setting import Setting
+from paceline.families.training.core.loop.bare_script import BareScript
+from paceline.worker.communication.comm import Comm
+from paceline.worker.communication.transport import TorchTransport
 
 STEPS = 3
 

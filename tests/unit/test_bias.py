@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from paceline.families.training.core.bias import DRAWS, MOST_ERRORS, problem, statistic
+from paceline.families.training.core.proofs.bias import DRAWS, MOST_ERRORS, problem, statistic
 
 COUNT = 3000
 Draw = Callable[[torch.Generator], Tensor]

@@ -23,10 +23,10 @@ from paceline.base.root_cause import (
     traceback_of,
     without_ranks,
 )
-from paceline.worker.attempt import Ending
-from paceline.worker.blame import Blame, blame
 from paceline.worker.events import START
-from paceline.worker.watchdog import RankReport
+from paceline.worker.launches.attempt import Ending
+from paceline.worker.launches.blame import Blame, blame
+from paceline.worker.launches.watchdog import RankReport
 
 
 def idle(rank: int, context: str = START, operations: int = 0) -> RankReport:

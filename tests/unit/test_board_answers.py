@@ -12,12 +12,12 @@ from test_findings import KB, MB, claim, known, measured, ratio_of_samples
 from test_site import Page, render
 
 from paceline.cli import application
-from paceline.cli.site import findings_text, write_charts
-from paceline.report.boardanswer import Answer, answer
-from paceline.report.findings import findings
+from paceline.cli.publishing.site import findings_text, write_charts
+from paceline.report.boards.paying import Paying, paying
+from paceline.report.findings.board_answer import Answer, answer
+from paceline.report.findings.rules import findings
 from paceline.report.html import verdict_class
-from paceline.report.paying import Paying, paying
-from paceline.report.runpages import claim_grid
+from paceline.report.runs.page import claim_grid
 
 ERRORS = {"native": 1e-7, "tree": 1e-7, "lossy": 0.2}
 CROSSING = {KB: {"native": 1e-3, "tree": 0.5e-3}, MB: {"native": 4e-3, "tree": 8e-3}}

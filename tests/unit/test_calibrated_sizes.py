@@ -10,8 +10,8 @@ import torch
 from paceline.families.kernels.api import float8
 from paceline.families.kernels.core import ceilings
 from paceline.families.kernels.core.caches import Caches
-from paceline.worker.device import CpuDevice, Device
-from paceline.worker.session import Session
+from paceline.worker.machine.device import CpuDevice, Device
+from paceline.worker.ranks.session import Session
 
 
 class Slow:

@@ -18,9 +18,9 @@ from paceline.calibration.trials import (
     verdicts,
     write_figures,
 )
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.spec import content
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite_file import load_suite
 
 pytestmark = pytest.mark.timeout(180)
 """Three runs of 300 trials are twelve seconds of a processor's time."""

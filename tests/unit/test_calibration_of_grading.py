@@ -15,8 +15,8 @@ from paceline.base.errors import UserError
 from paceline.calibration import grading
 from paceline.calibration.answer_corpus import FOLDER, HELD_OUT, OPEN, SPLITS, answers
 from paceline.calibration.grading import by_exact_match, by_grader, by_library, grading_figures
-from paceline.cli.calibrate import calibrate
-from paceline.families.reasoning.core.grading import Grader
+from paceline.cli.measuring.calibrate import calibrate
+from paceline.families.reasoning.core.grading.free_text import Grader
 from paceline.stats.estimates import wilson
 
 HELD_OUT_SHA256 = "9d6d50171ce7070f1c56da095cbecd8ea972e82200ecfbe35a060f4168f178f1"

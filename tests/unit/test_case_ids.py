@@ -17,18 +17,18 @@ import pytest
 from package_copy import TOYS, PackageCopy
 from representatives import first_of_each
 
-from paceline.base.contracts import contract_id, known_contract_ids
-from paceline.base.family import Metric, family_names, load_family
-from paceline.records.contracts import unknown
-from paceline.records.names import named_today
-from paceline.records.record import MetricId
-from paceline.records.record_file import content_of
-from paceline.records.store import record_paths
+from paceline.base.families.contracts import contract_id, known_contract_ids
+from paceline.base.families.family import Metric, family_names, load_family
+from paceline.records.format.contracts import unknown
+from paceline.records.format.earlier_names import named_today
+from paceline.records.format.record import MetricId
+from paceline.records.format.record_file import content_of
+from paceline.records.store.folder import record_paths
 from paceline.spec import content
-from paceline.spec.plan import Selection, case_id, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, case_id, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 
 IDS = {
     "collectives/all-reduce": "efd43567d5",
@@ -50,9 +50,9 @@ NEW = Metric(name="new", unit="s", better="lower", doc="New.", contract={"what":
 ALL_IDS = """
 import json, re, sys
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 family, operation = sys.argv[1:3]
 runner = load_runner(content.find_runner("local-cpu"))
@@ -175,7 +175,9 @@ def test_the_contracts_that_were_published_are_those_of_today() -> None:
     assert len(ids) == sum(len(load_family(family).metrics) for family in family_names()), (
         "two metrics share an id"
     )
-    table = json.loads((content.shipped_root() / "src/paceline/base/first_contracts.json").read_text())
+    table = json.loads(
+        (content.shipped_root() / "src/paceline/base/families/first_contracts.json").read_text()
+    )
     assert hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:10] == FROZEN
 
 
@@ -188,7 +190,7 @@ def test_records_of_an_earlier_version_are_known(monkeypatch: pytest.MonkeyPatch
         statistic="median",
         contract_id=contract_id("collectives", latency),
     )
-    monkeypatch.setattr("paceline.records.contracts._of_today", lambda *_: replace(latency, version=3))
+    monkeypatch.setattr("paceline.records.format.contracts._of_today", lambda *_: replace(latency, version=3))
     assert unknown("collectives", of_record) is None
     told = unknown("collectives", of_record.model_copy(update={"contract_id": "0123456789ab"}))
     assert told == "latency: this version knows no contract 0123456789ab of it"

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from paceline.base.errors import UserError, UserErrors
 from paceline.cli import application
-from paceline.cli.check import report
+from paceline.cli.authoring.check import report
 from paceline.workflows.conformance import ConformanceResult, problems_of
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from test_findings import KB, MB, known, measured
 from test_site import Page, render
 
-from paceline.records.store import RunRecord
-from paceline.report.choosing import Choice, choices, offers
+from paceline.records.store.folder import RunRecord
+from paceline.report.boards.choosing import Choice, choices, offers
 
 ALIKE = {"native": 1e-3, "tree": 1e-3}
 CROSSING = {KB: {"native": 1e-3, "tree": 0.5e-3}, MB: {"native": 4e-3, "tree": 8e-3}}

@@ -13,12 +13,12 @@ import torch
 from training_task import make_model
 
 from paceline.families.training.api.model import loss_and_gradients
-from paceline.families.training.core.parameters import NONE
+from paceline.families.training.core.planning.parameters import NONE
 from paceline.families.training.ops.churn.judge import CheckedRun, Rules, of_kind
 from paceline.families.training.ops.churn.parameters import COMPUTING, FAULT, SENDING, problems
 from paceline.families.training.ops.churn.part import Sketch, kill_in_layer
 from paceline.families.training.ops.churn.script import Script, draw
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 STEPS, SYNC, PEERS, NEWCOMER = 80, 10, 3, 3
 RATE, MOMENTUM = 0.7, 0.6

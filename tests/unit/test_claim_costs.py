@@ -8,8 +8,8 @@ import pytest
 import record_factory as factory
 
 from paceline.analysis.claims import ClaimResult, evaluate
-from paceline.records.store import RunRecord
-from paceline.report.claimstext import costs_text, found_at_a_cost
+from paceline.records.store.folder import RunRecord
+from paceline.report.claims.text import costs_text, found_at_a_cost
 from paceline.workflows.claiming import claim_facts
 
 WOBBLE = [1.0, 1.004, 0.996, 1.002, 0.998]

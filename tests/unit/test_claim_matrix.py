@@ -10,7 +10,7 @@ import suite_text
 from test_claim_costs import record, result
 
 from paceline.base.errors import UserErrors
-from paceline.report.claimstext import matrix_text
+from paceline.report.claims.text import matrix_text
 from paceline.workflows.claiming import claim_facts
 
 TIMES = {1024: 0.5, 4096: 0.55, 65536: 1.5, 262144: 1.9}

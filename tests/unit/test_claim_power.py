@@ -12,7 +12,7 @@ from test_claim_costs import facts, result
 
 from paceline.analysis.claim_power import Power
 from paceline.analysis.claims import ClaimResult
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.stats.estimates import Estimate
 from paceline.stats.verdicts import launches_to_find, minimum_detectable
 from paceline.workflows.claiming import claim_facts

@@ -15,11 +15,11 @@ from test_site import Page
 from paceline.analysis.claim_verdicts import expectation_text
 from paceline.analysis.claims import ClaimResult, evaluate
 from paceline.analysis.headlines import ledger
-from paceline.records.store import Loaded, RunRecord
-from paceline.report.claimspage import claims_page
-from paceline.report.claimstext import STATEMENT, decided_by, found_text
-from paceline.report.site import SiteInput, render_site
-from paceline.spec.papers import load_papers
+from paceline.records.store.folder import Loaded, RunRecord
+from paceline.report.claims.page import claims_page
+from paceline.report.claims.text import STATEMENT, decided_by, found_text
+from paceline.report.site.build import SiteInput, render_site
+from paceline.spec.ledger.papers import load_papers
 from paceline.stats.estimates import Estimate
 
 SUITE = "collectives/example"

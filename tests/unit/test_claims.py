@@ -11,12 +11,12 @@ import record_factory as factory
 from paceline.analysis.claim_verdicts import CONFORMANCE, ClaimVerdictName, expectation_text
 from paceline.analysis.claims import LOCAL_RANKS, ClaimResult, evaluate, with_own_suites
 from paceline.analysis.headlines import NO_SHEET, ledger
-from paceline.records.record import Event
-from paceline.records.store import RunRecord
-from paceline.report.claimspage import claims_page
+from paceline.records.format.record import Event
+from paceline.records.store.folder import RunRecord
+from paceline.report.claims.page import claims_page
 from paceline.spec import content
-from paceline.spec.papers import Paper, load_papers
-from paceline.spec.profile import load_runner
+from paceline.spec.ledger.papers import Paper, load_papers
+from paceline.spec.profiles.profile import load_runner
 
 WOBBLE = [1.0, 1.004, 0.996, 1.002, 0.998]
 

@@ -28,10 +28,10 @@ from paceline.base.errors import (
     PacelineError,
     UserError,
 )
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.cli import COMMANDS, application, main
 from paceline.cli.options import print_json
-from paceline.records.record_file import run_id_of
+from paceline.records.format.record_file import run_id_of
 
 HEAVY = (
     "torch",

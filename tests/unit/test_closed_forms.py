@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.base.family import off_formula
+from paceline.base.families.family import off_formula
 
 
 @pytest.mark.parametrize("expected", [0.1, 1.0, 37.0, 1e9])

@@ -11,13 +11,13 @@ import pytest
 from paceline.base.errors import InfrastructureError, UserErrors
 from paceline.drivers.collect import Collector
 from paceline.drivers.execute import ARTIFACTS, collect_job, execute
-from paceline.records.record import Event, Measurement
-from paceline.records.record_file import files_beside
-from paceline.records.store import read_record
+from paceline.records.format.record import Event, Measurement
+from paceline.records.format.record_file import files_beside
+from paceline.records.store.folder import read_record
 from paceline.spec import content
-from paceline.spec.plan import Plan, Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Plan, Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 SUITE = """
 suite: reasoning/example

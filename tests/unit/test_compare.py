@@ -11,10 +11,10 @@ import record_factory as factory
 from paceline.analysis.compare import compare_points, confirm, ranks, suspicions
 from paceline.analysis.points import Point, grade_of, points_of
 from paceline.analysis.runs import compare_runs, incomparable
-from paceline.base.family import load_family
-from paceline.records.record import Run
-from paceline.records.store import RunRecord
-from paceline.report.shown import format_effect, format_estimate
+from paceline.base.families.family import load_family
+from paceline.records.format.record import Run
+from paceline.records.store.folder import RunRecord
+from paceline.report.words.estimates import format_effect, format_estimate
 from paceline.stats.estimates import Estimate
 
 FAST, SLOW = [1.00, 1.01, 0.99, 1.02, 1.00], [1.50, 1.52, 1.49, 1.51, 1.50]

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from paceline.analysis.runs import compare_runs
 from paceline.cli import application
-from paceline.records.store import Loaded, RunRecord, load
-from paceline.report.comparepages import NEWEST, all_pairs, choices, differences, pairs
-from paceline.report.site import SiteInput, render_site
-from paceline.report.tables import run_comparison_table
+from paceline.records.store.folder import Loaded, RunRecord, load
+from paceline.report.runs.comparison import NEWEST, all_pairs, choices, differences, pairs
+from paceline.report.site.build import SiteInput, render_site
+from paceline.report.tables.results import run_comparison_table
 
 
 def record_of(values: tuple[float, ...], **changes: Any) -> RunRecord:

@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 import pytest
 from package_copy import TOYS, PackageCopy
 
-from paceline.base.family import ComputedMetric, Metric, Observed
+from paceline.base.families.family import ComputedMetric, Metric, Observed
 
 CASES = """
 import json, sys
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 suite = load_suite(content.find_suite("kernels/add-rmsnorm"))
 plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), Selection())

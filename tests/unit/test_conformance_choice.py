@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paceline.base.errors import UserError
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.spec import content
 from paceline.workflows.conformance import conformance
 

@@ -13,18 +13,18 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from paceline.base.errors import PrerequisiteError, UserError
-from paceline.families.serving.core import text_tokens
-from paceline.families.serving.core.conversation_calls import conversation_workload, folded
-from paceline.families.serving.core.conversation_choice import Choice, LengthLimits, choose
-from paceline.families.serving.core.conversations import Conversations, read_conversations
 from paceline.families.serving.core.load.calls import Messages, carried, prompt_text
-from paceline.families.serving.core.load.target import Target
+from paceline.families.serving.core.load.sending.target import Target
 from paceline.families.serving.core.model_sizes import FIRST_TOKEN
-from paceline.families.serving.core.points import check_trace
-from paceline.families.serving.core.text_tokens import load_tokenizer
-from paceline.families.serving.core.traced_calls import trace_facts
-from paceline.families.serving.core.traces import read_trace
-from paceline.families.serving.core.workloads import draw_workload
+from paceline.families.serving.core.planning.points import check_trace
+from paceline.families.serving.core.workloads import text_tokens
+from paceline.families.serving.core.workloads.conversation_calls import conversation_workload, folded
+from paceline.families.serving.core.workloads.conversation_choice import Choice, LengthLimits, choose
+from paceline.families.serving.core.workloads.conversations import Conversations, read_conversations
+from paceline.families.serving.core.workloads.drawn import draw_workload
+from paceline.families.serving.core.workloads.text_tokens import load_tokenizer
+from paceline.families.serving.core.workloads.traced_calls import trace_facts
+from paceline.families.serving.core.workloads.traces import read_trace
 from paceline.families.serving.spec import FAMILY
 
 WIDE = LengthLimits(min_tokens=1, max_prompt_tokens=10**6, max_total_tokens=10**6)

@@ -13,8 +13,8 @@ from paceline.drivers.machine import occupation
 from paceline.drivers.machine.idleness import Idleness
 from paceline.families.collectives.spec import FAMILY
 from paceline.records.identity import host_class
-from paceline.worker.cpu_quota import Quota, cpu_quota
-from paceline.worker.telemetry import Watch
+from paceline.worker.machine.cpu_quota import Quota, cpu_quota
+from paceline.worker.machine.telemetry import Watch
 
 UNLIMITED = ("max 100000", "-1")
 IDLE = Idleness(cores=2, load_average=0.0, foreign_cores=0.0, processes=(), devices=(), devices_absent=None)

@@ -20,8 +20,8 @@ from paceline.families.training.api import storage as storage_module
 from paceline.families.training.api.soundness import Flaw, Found
 from paceline.families.training.api.storage import Storage
 from paceline.families.training.ops.checkpoint import saving
-from paceline.worker.session import CaseError, Control
-from paceline.worker.transport import ThreadHub, ThreadTransport
+from paceline.worker.communication.transport import ThreadHub, ThreadTransport
+from paceline.worker.ranks.session import CaseError, Control
 
 RANKS = 2
 STEPS = (1, 2, 3)

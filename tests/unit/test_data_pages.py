@@ -18,12 +18,13 @@ from paceline.analysis.claims import ClaimResult
 from paceline.analysis.compare import compare_points
 from paceline.analysis.headlines import ledger
 from paceline.analysis.points import points_of
-from paceline.records.store import Loaded, RunRecord
-from paceline.report import badges, datapages
-from paceline.report.export_choice import Choice
-from paceline.report.exports import FORMULA, csv_table
-from paceline.report.site import SiteInput, render_site
-from paceline.spec.papers import load_papers
+from paceline.records.store.folder import Loaded, RunRecord
+from paceline.report.charts import badges
+from paceline.report.exports.choice import Choice
+from paceline.report.exports.formats import FORMULA, csv_table
+from paceline.report.site import downloads
+from paceline.report.site.build import SiteInput, render_site
+from paceline.spec.ledger.papers import load_papers
 
 HOSTILE = ["=1+1", "+1", "-1+cmd|' /C calc'!A0", "@SUM(1)", "\t=1", "\r=1"]
 
@@ -76,11 +77,11 @@ def test_parquet_holds_the_rows_of_json_in_the_same_bytes_each_time() -> None:
 
 
 def test_a_column_of_parquet_whose_values_have_several_types_is_text() -> None:
-    rows: list[datapages.Row] = [
+    rows: list[downloads.Row] = [
         {"a": 1, "b": 1, "c": True, "d": None},
         {"a": "x", "b": 0.5, "e": [1, {"z": 2}]},
     ]
-    table = parquet.read_table(io.BytesIO(datapages.parquet_bytes(rows)))
+    table = parquet.read_table(io.BytesIO(downloads.parquet_bytes(rows)))
     assert table.to_pydict() == {
         "a": ["1", "x"],
         "b": [1.0, 0.5],
@@ -88,8 +89,8 @@ def test_a_column_of_parquet_whose_values_have_several_types_is_text() -> None:
         "d": [None, None],
         "e": [None, '[1, {"z": 2}]'],
     }
-    hostile: list[datapages.Row] = [{"a": 1 << 63, "b": "\ud800"}]
-    table = parquet.read_table(io.BytesIO(datapages.parquet_bytes(hostile)))
+    hostile: list[downloads.Row] = [{"a": 1 << 63, "b": "\ud800"}]
+    table = parquet.read_table(io.BytesIO(downloads.parquet_bytes(hostile)))
     assert table.to_pylist() == [{"a": str(1 << 63), "b": "\\ud800"}]
 
 
@@ -159,13 +160,13 @@ def _number(text: str) -> bool:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None])
 def test_what_json_cannot_hold_becomes_null(value: float | None) -> None:
-    assert datapages.finite(value) is None
-    assert json.loads(datapages.json_text([{"value": datapages.finite(value)}]))["rows"] == [{"value": None}]
+    assert downloads.finite(value) is None
+    assert json.loads(downloads.json_text([{"value": downloads.finite(value)}]))["rows"] == [{"value": None}]
 
 
 def test_a_number_that_slips_through_as_nan_is_an_error_and_no_broken_file() -> None:
     with pytest.raises(ValueError, match="JSON"):
-        datapages.json_text([{"value": float("nan")}])
+        downloads.json_text([{"value": float("nan")}])
 
 
 def test_claims_are_a_table_of_their_own() -> None:

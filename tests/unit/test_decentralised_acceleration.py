@@ -12,7 +12,7 @@ from paceline.baselines.training.adom_plus import AdomPlus
 from paceline.baselines.training.dadao import Dadao, exponential
 from test_objective_judge import play, point
 
-from paceline.families.training.core.graphs import constants, neighbours
+from paceline.families.training.core.planning.graphs import constants, neighbours
 from paceline.families.training.ops.objective import problems, told
 from paceline.families.training.ops.objective.measure import distance_of
 

@@ -14,18 +14,18 @@ import yaml
 from click.testing import CliRunner
 from syntax_trees import tree_of
 
-from paceline.base.declarations import accepts, field_types, filled
 from paceline.base.errors import UserError
-from paceline.base.family import family_names, load_family
-from paceline.base.operation import Operation
-from paceline.base.options import taken_by
-from paceline.base.requirements import Requirements
-from paceline.base.technique import REGISTRY
+from paceline.base.families.family import family_names, load_family
+from paceline.base.families.operation import Operation
+from paceline.base.techniques.declarations import accepts, field_types, filled
+from paceline.base.techniques.options import taken_by
+from paceline.base.techniques.requirements import Requirements
+from paceline.base.techniques.technique import REGISTRY
 from paceline.cli import application
-from paceline.families.training.core.promises import EqualsDdp, Training
+from paceline.families.training.core.planning.promises import EqualsDdp, Training
 from paceline.spec import content
-from paceline.spec.suite_file import load_suite
-from paceline.spec.user_techniques import declared
+from paceline.spec.own.techniques import declared
+from paceline.spec.suites.suite_file import load_suite
 
 OPERATIONS = {
     f"{name}/{operation.name}": (name, operation)

@@ -26,8 +26,8 @@ from paceline.families.serving.ops.denoise.images import draw_images
 from paceline.families.serving.ops.denoise.journal import Event, JournalComm, least, replay
 from paceline.families.serving.ops.denoise.network import WEIGHTS, read
 from paceline.families.serving.ops.denoise.training import train
-from paceline.worker.guard import ContractBreachError
-from paceline.worker.transport import ThreadHub, ThreadTransport
+from paceline.worker.communication.transport import ThreadHub, ThreadTransport
+from paceline.worker.fences.guard import ContractBreachError
 
 MUTANTS = Path(__file__).parents[1] / "mutants" / "denoising"
 SHAPE = Shape(side=8, patch=4, width=16, layers=6, heads=2)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from paceline.analysis.claims import evaluate
-from paceline.records.provenance import suite_facts
+from paceline.records.origin.provenance import suite_facts
 from paceline.spec import content
-from paceline.spec.grammar import Claim, Versus
-from paceline.spec.plan import Plan, Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Plan, Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.grammar import Claim, Versus
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 
 SUITES = {name: load_suite(path) for name, path in content.suite_files().items()}
 CLAIMS = {

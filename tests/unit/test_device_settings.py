@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import pytest
 
 from paceline.records.identity import host_class
-from paceline.worker import device_settings, host, telemetry
-from paceline.worker.device_settings import (
+from paceline.worker.machine import device_settings, host, telemetry
+from paceline.worker.machine.device_settings import (
     NAMES,
     Place,
     amd_settings,

@@ -14,10 +14,10 @@ from paceline.base.errors import PrerequisiteError, UserError
 from paceline.drivers.machine import devices
 from paceline.drivers.machine.devices import count_devices, on_this_machine
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import RunnerProfile, load_runner
-from paceline.spec.suite_file import load_suite
-from paceline.worker.device import open_device
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import RunnerProfile, load_runner
+from paceline.spec.suites.suite_file import load_suite
+from paceline.worker.machine.device import open_device
 
 LISTING = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0a)
 GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-0b)

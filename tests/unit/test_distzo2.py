@@ -10,7 +10,7 @@ from paceline.baselines.training import distzo2
 from paceline.baselines.training.distzo2 import DistZo2, cost
 from training_task import SMALL, make_comm, make_task, on_ranks
 
-from paceline.base.technique import UnsupportedError
+from paceline.base.techniques.technique import UnsupportedError
 from paceline.families.training.api.fine_tuning.directions import direction
 from paceline.families.training.api.model import next_symbol_loss
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.report.docpages import INDEX, doc_href, doc_page, read_docs
+from paceline.report.site.documents import INDEX, doc_href, doc_page, read_docs
 from paceline.spec.content import docs_folder
 
 DOCS = {INDEX: "# Documents\n", "protocol.md": "# Protocol\n", "howto/one.md": "# One\n"}
@@ -56,10 +56,10 @@ def test_links_lead_to_pages_of_the_site(name: str, link: str, href: str) -> Non
     ("link", "shown"),
     [
         (
-            "[the loop](../src/paceline/worker/timing.py)",
-            "the loop (<code>src/paceline/worker/timing.py</code>)",
+            "[the loop](../src/paceline/worker/timing/interleaved.py)",
+            "the loop (<code>src/paceline/worker/timing/interleaved.py</code>)",
         ),
-        ("[`timing.py`](../src/paceline/worker/timing.py)", "<code>timing.py</code>"),
+        ("[`interleaved.py`](../src/paceline/worker/timing/interleaved.py)", "<code>interleaved.py</code>"),
         ("[nights](examples/)", "nights (<code>docs/examples</code>)"),
         ("[gone](gone.md#part)", "gone (<code>docs/gone.md</code>)"),
     ],

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from paceline.base.errors import UserError
-from paceline.base.eventfile import MOST_BYTES, read_events
-from paceline.drivers.docker_devices import WAYS, Wanted, choose_way, wanted_devices
-from paceline.drivers.docker_request import (
+from paceline.base.files.events import MOST_BYTES, read_events
+from paceline.drivers.docker.devices import WAYS, Wanted, choose_way, wanted_devices
+from paceline.drivers.docker.request import (
     READ_ONLY,
     Request,
     closed_limits,
@@ -21,10 +21,10 @@ from paceline.drivers.docker_request import (
     network_options,
     survey_body,
 )
-from paceline.drivers.docker_states import REASONS, ending, refusal
-from paceline.drivers.sbom import bill_of_materials, dpkg_packages
-from paceline.spec.container import DockerModel, resolved_docker
-from paceline.spec.profile import in_image, load_runner
+from paceline.drivers.docker.sbom import bill_of_materials, dpkg_packages
+from paceline.drivers.docker.states import REASONS, ending, refusal
+from paceline.spec.profiles.container import DockerModel, resolved_docker
+from paceline.spec.profiles.profile import in_image, load_runner
 
 ROOT = Path(__file__).parents[2]
 GOLDENS = Path(__file__).parent / "goldens"

@@ -8,8 +8,8 @@ import pytest
 from training_record import BASELINE, CURVES, training_record
 
 from paceline.analysis.points import points_of
-from paceline.base.family import load_family
-from paceline.report.equalbudgets import Shared, at_equal, between, effect, equal_grids, read_curve
+from paceline.base.families.family import load_family
+from paceline.report.points.equal_budgets import Shared, at_equal, between, effect, equal_grids, read_curve
 
 LOSS = load_family("training").metric("excess_loss")
 TIME = load_family("training").metric("time_per_token")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.report.equalcost import Place, equal_cost
+from paceline.report.points.equal_cost import Place, equal_cost
 
 COSTS = tuple(float(k) for k in range(1, 17))
 

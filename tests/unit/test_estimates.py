@@ -18,19 +18,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from paceline.cli import application
-from paceline.cli.estimates import estimate_text
+from paceline.cli.measuring.estimates import estimate_text
 from paceline.drivers.progress import TimeLeft
 from paceline.records import earlier_runs as earlierruns
 from paceline.records.earlier_runs import RunTimes, here, known_times, plan_estimate, read_times
-from paceline.records.record import Event, Run
-from paceline.records.record_writer import RecordWriter
+from paceline.records.format.record import Event, Run
+from paceline.records.store.record_writer import RecordWriter
 from paceline.spec import content
-from paceline.spec.duration import ACCELERATORS, Known, Span, estimate
-from paceline.spec.grammar import TIERS, TierName
-from paceline.spec.plan import Plan, Selection, make_plan, observations, part_of
-from paceline.spec.profile import load_runner
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.duration import ACCELERATORS, Known, Span, estimate
+from paceline.spec.plans.plan import Plan, Selection, make_plan, observations, part_of
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.grammar import TIERS, TierName
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "published"
 SUITES = sorted(content.suite_files())

@@ -13,7 +13,7 @@ import pytest
 from evaluation_runs import lines, problems, run, sums
 
 from paceline.base.errors import UserError
-from paceline.families.reasoning.core.textual import REQUEST
+from paceline.families.reasoning.core.questions.textual import REQUEST
 from paceline.workflows.evaluation.figures import figures_of, table
 from paceline.workflows.evaluation.known_truth import KnownTruth
 

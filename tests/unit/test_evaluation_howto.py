@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from paceline.cli.evaluate import evaluate
-from paceline.cli.samples import samples
+from paceline.cli.measuring.evaluate import evaluate
+from paceline.cli.results.samples import samples
 from paceline.spec.content import shipped_root
 
 DOCS = shipped_root() / "docs"

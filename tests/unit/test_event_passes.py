@@ -12,8 +12,8 @@ import torch
 
 from paceline.families.kernels.core.candidate import Candidate
 from paceline.families.kernels.core.timing_process import passes
-from paceline.worker.guard import ContractBreachError, Guard
-from paceline.worker.session import CaseError
+from paceline.worker.fences.guard import ContractBreachError, Guard
+from paceline.worker.ranks.session import CaseError
 
 MICRO = 1000
 LAUNCH_NS, KERNEL_NS, CALLS = 100 * MICRO, 30 * MICRO, 64

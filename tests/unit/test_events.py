@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.base.eventfile import read_events
+from paceline.base.files.events import read_events
 from paceline.worker.events import CHUNK_BYTES, EventLog
 
 

@@ -11,11 +11,12 @@ from test_site import Page, failed, measurement, record, render, run_line
 
 from paceline.analysis.compare import compare_points
 from paceline.analysis.points import points_of
-from paceline.records.record import Measurement
-from paceline.records.store import RunRecord
-from paceline.report import hardwarepages, noisepages, reliabilitypages
-from paceline.report.boards import select
+from paceline.records.format.record import Measurement
+from paceline.records.store.folder import RunRecord
+from paceline.report.boards import noise
+from paceline.report.boards.standing import select
 from paceline.report.html import Grid
+from paceline.report.runs import hardware, reliability
 from paceline.stats.estimates import Estimate, wilson
 from paceline.stats.verdicts import minimum_detectable
 
@@ -29,8 +30,8 @@ def of(given: RunRecord, lines: list[Measurement]) -> RunRecord:
 
 
 def test_launches_are_counted_once_whatever_the_number_of_metrics() -> None:
-    found = reliabilitypages.endings([record(1)])
-    (row,) = texts(reliabilitypages.suite_grid(found))
+    found = reliability.endings([record(1)])
+    (row,) = texts(reliability.suite_grid(found))
     low, high = wilson(30, 31)
     assert row[3:6] == ["31", "30", f"{30 / 31:.1%} [{low:.1%}, {high:.1%}]"]
     assert row[6:] == ["1 crashed", "–"]
@@ -40,7 +41,7 @@ def test_launches_are_counted_once_whatever_the_number_of_metrics() -> None:
 def test_what_was_not_tried_is_no_failure(status: str) -> None:
     given = record(1)
     lines = [*given.measurements, failed(given.run, "ring", 8, 0, "it cannot", status=status)]
-    (row,) = texts(reliabilitypages.suite_grid(reliabilitypages.endings([of(given, lines)])))
+    (row,) = texts(reliability.suite_grid(reliability.endings([of(given, lines)])))
     assert row[3:5] == ["31", "30"]
     assert row[7] == f"1 {status}"
 
@@ -53,7 +54,7 @@ def test_only_techniques_that_failed_are_listed_and_the_worst_comes_first() -> N
         if not (m.label == "ring" and m.launch == 2 and m.params["size_bytes"] == 4096)
     ]
     lines.append(failed(given.run, "ring", 4096, 2, "rank 1 died"))
-    found = reliabilitypages.technique_grid(reliabilitypages.endings([of(given, lines)]))
+    found = reliability.technique_grid(reliability.endings([of(given, lines)]))
     assert [row[1] for row in texts(found)] == ["broken", "ring"]
 
 
@@ -64,15 +65,15 @@ def test_reasons_are_ordered_by_how_often_they_occur_and_lead_to_the_newest_run(
         of(record(1, sizes=(8,)), lines),
         of(record(2, sizes=(8,)), [failed(second, "ring", 8, 0, "often")]),
     ]
-    grid = reliabilitypages.reason_grid(reliabilitypages.endings(records))
+    grid = reliability.reason_grid(reliability.endings(records))
     assert [(row[0], row[3]) for row in texts(grid)] == [("often", "4"), ("once", "1")]
     assert grid.groups[0][0][-1].href == f"runs/{second.run_id}.html"
 
 
 def test_calibrations_do_not_count() -> None:
     given = [record(1, reason="calibrate")]
-    assert texts(reliabilitypages.suite_grid(reliabilitypages.endings(given))) == []
-    assert hardwarepages.machines(given) == []
+    assert texts(reliability.suite_grid(reliability.endings(given))) == []
+    assert hardware.machines(given) == []
 
 
 def test_the_least_effect_is_what_four_of_five_runs_find() -> None:
@@ -107,7 +108,7 @@ def test_series_and_summary_show_the_spread_and_what_it_hides() -> None:
     given = noisy(0.05)
     (board,) = select([given]).boards
     comparisons = compare_points(board.points)
-    rows = [row for row in texts(noisepages.series_grid(board, comparisons, "")) if row[1] == "ring"]
+    rows = [row for row in texts(noise.series_grid(board, comparisons, "")) if row[1] == "ring"]
     assert len(rows) == 2
     logs = [math.log(1 + 0.05 * (-1) ** launch) for launch in range(5)]
     mean = sum(logs) / 5
@@ -115,7 +116,7 @@ def test_series_and_summary_show_the_spread_and_what_it_hides() -> None:
     assert float(rows[0][3].rstrip("%")) == pytest.approx(100 * spread, rel=0.02)
     least = (student.ppf(0.975, 4) + student.ppf(0.8, 4)) * spread / math.sqrt(5)
     assert float(rows[0][4].rstrip("%")) == pytest.approx(100 * (math.exp(least) - 1), rel=0.02)
-    (summary,) = texts(noisepages.summary_grid([(board, comparisons)]))
+    (summary,) = texts(noise.summary_grid([(board, comparisons)]))
     assert summary[4] == "4"
 
 
@@ -132,7 +133,7 @@ def test_a_board_where_nothing_scatters_has_no_least_effect() -> None:
     (board,) = select([of(given, lines)]).boards
     points = points_of(of(given, lines))
     assert points
-    (summary,) = texts(noisepages.summary_grid([(board, compare_points(board.points))]))
+    (summary,) = texts(noise.summary_grid([(board, compare_points(board.points))]))
     assert summary[5:7] == ["–", "–"]
 
 
@@ -158,8 +159,8 @@ def test_ceilings_are_the_medians_of_launches_and_stand_beside_the_datasheet() -
     given = record(1, sizes=(8,))
     # every technique of a launch holds the same ceilings: they count once
     lines[1] = lines[1].model_copy(update={"ceilings": lines[0].ceilings})
-    (machine,) = hardwarepages.machines([of(given, lines)])
-    rows = {row[3]: row for row in texts(hardwarepages.ceiling_grid(machine))}
+    (machine,) = hardware.machines([of(given, lines)])
+    rows = {row[3]: row for row in texts(hardware.ceiling_grid(machine))}
     assert set(rows) == {"link_bytes_per_s", "round_trip_s"}
     assert rows["link_bytes_per_s"][4:] == ["2 GB/s", "1 GB/s to 3 GB/s", "3", "4 GB/s", "50.0%"]
     assert rows["round_trip_s"][4] == "100 µs"
@@ -170,8 +171,8 @@ def test_ceilings_are_the_medians_of_launches_and_stand_beside_the_datasheet() -
 def test_ceilings_that_are_no_numbers_are_left_out(bad: object) -> None:
     run = run_line(1)
     line = measurement(run, "native", 8, 0).model_copy(update={"ceilings": ceilings(1e9, odd_s=bad)})
-    (machine,) = hardwarepages.machines([of(record(1, sizes=(8,)), [line])])
-    assert [row[3] for row in texts(hardwarepages.ceiling_grid(machine))] == [
+    (machine,) = hardware.machines([of(record(1, sizes=(8,)), [line])])
+    assert [row[3] for row in texts(hardware.ceiling_grid(machine))] == [
         "link_bytes_per_s",
         "round_trip_s",
     ]

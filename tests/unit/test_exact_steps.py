@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from paceline.families.training.core import oracle
+from paceline.families.training.core.proofs import oracle
 
 
 def judged(error: Tensor, *, step: float, plain: bool = True) -> str | None:

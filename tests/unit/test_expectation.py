@@ -15,11 +15,11 @@ from paceline.analysis.expectation import expected
 from paceline.analysis.points import points_of
 from paceline.calibration.trials import calibration_suite, run_suite, shorten
 from paceline.cli import application
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.spec import content
-from paceline.spec.launches import Launches
-from paceline.spec.plan import Plan, Selection, make_plan
-from paceline.spec.profile import load_runner
+from paceline.spec.plans.plan import Plan, Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.launches import Launches
 
 POINTS = 6
 

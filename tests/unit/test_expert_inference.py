@@ -18,7 +18,7 @@ from paceline.baselines.training import ep_decode, exflow
 from scipy.optimize import Bounds, LinearConstraint, milp
 from training_task import make_comm, make_task, on_ranks
 
-from paceline.base.options import options_of, taken_by
+from paceline.base.techniques.options import options_of, taken_by
 from paceline.families.training.api.expert.layer import ExpertLayer, expert_layers
 from paceline.families.training.api.expert.placement import (
     CALL_COMPARISONS,
@@ -35,8 +35,8 @@ from paceline.families.training.api.replica import Comm, Task
 from paceline.families.training.api.router import Router
 from paceline.families.training.api.sizes import SIZES
 from paceline.families.training.ops.expert_inference.traces import make_router, steps_between
-from paceline.worker.session import UnsupportedError
-from paceline.worker.transport import ThreadHub
+from paceline.worker.communication.transport import ThreadHub
+from paceline.worker.ranks.session import UnsupportedError
 
 CONTEXT, BATCH, LAYERS = 5, 8, SIZES["nano"].layers
 TASK = {"context": CONTEXT, "batch": BATCH, "steps": 1}

@@ -20,8 +20,8 @@ from paceline.families.training.api.expert.routing import route, slots
 from paceline.families.training.api.model import Transformer, next_symbol_loss
 from paceline.families.training.api.sizes import SIZES
 from paceline.families.training.ops.expert_parallel.owners import Owners
-from paceline.worker.session import UnsupportedError
-from paceline.worker.transport import ThreadHub
+from paceline.worker.communication.transport import ThreadHub
+from paceline.worker.ranks.session import UnsupportedError
 
 CONTEXT, BATCH = 13, 8
 TUTEL = {

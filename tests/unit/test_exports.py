@@ -25,12 +25,12 @@ from paceline.base.errors import UserError
 from paceline.cli import application
 from paceline.records.identity import record_id
 from paceline.records.imports import import_file
-from paceline.records.integrity import verify
-from paceline.records.store import RunRecord, read_record
-from paceline.report.export_choice import Choice
-from paceline.report.exports import CSV_COLUMNS, render, write
-from paceline.report.nccl_tests import fit
-from paceline.report.pytest_benchmark import document, summary
+from paceline.records.store.folder import RunRecord, read_record
+from paceline.records.store.integrity import verify
+from paceline.report.exports.choice import Choice
+from paceline.report.exports.formats import CSV_COLUMNS, render, write
+from paceline.report.exports.nccl_tests import fit
+from paceline.report.exports.pytest_benchmark import document, summary
 from paceline.stats.estimates import estimate_value
 from paceline.workflows.conformance import run_suites
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from paceline.cli import application
-from paceline.spec.fence import fence_errors
+from paceline.spec.techniques.fence import fence_errors
 
 SOURCE = """
 from paceline import technique

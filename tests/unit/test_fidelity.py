@@ -14,14 +14,14 @@ from click.testing import CliRunner
 from syntax_trees import tree_of
 
 from paceline.base.errors import UserError
-from paceline.base.family import family_names
-from paceline.base.fidelity import Constant, Fidelity
-from paceline.base.technique import TechniqueSource
+from paceline.base.families.family import family_names
+from paceline.base.techniques.fidelity import Constant, Fidelity
+from paceline.base.techniques.technique import TechniqueSource
 from paceline.cli import application
-from paceline.report.constantspage import compared_text, constants_page, rows_of
-from paceline.report.techniquepages import Portrait, constants_grid, fidelity_facts
+from paceline.report.boards.constants import compared_text, constants_page, rows_of
+from paceline.report.boards.techniques import Portrait, constants_grid, fidelity_facts
 from paceline.spec import content
-from paceline.spec.user_techniques import declared
+from paceline.spec.own.techniques import declared
 
 ROOT = content.shipped_root()
 SOURCES = {

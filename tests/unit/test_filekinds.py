@@ -10,11 +10,11 @@ from click.testing import CliRunner
 from paceline.base.errors import UserError, UserErrors
 from paceline.cli import application
 from paceline.spec import content
-from paceline.spec.file_kinds import BY_KEY
-from paceline.spec.grammar import SuiteModel
-from paceline.spec.papers import Paper, load_papers
-from paceline.spec.profile import RunnerModel, load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.files.kinds import BY_KEY
+from paceline.spec.ledger.papers import Paper, load_papers
+from paceline.spec.profiles.profile import RunnerModel, load_runner
+from paceline.spec.suites.grammar import SuiteModel
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.nightly.config import NightlyModel, load_nightly
 
 ROOT = content.shipped_root()

@@ -15,15 +15,15 @@ from test_site import EVIL, SUITE, measurement, run_line
 from paceline.analysis.claim_verdicts import NullFound
 from paceline.analysis.claims import ClaimResult
 from paceline.analysis.compare import Comparison, compare_points, ranks
-from paceline.base.family import family_names, load_family
-from paceline.records.store import RunRecord
-from paceline.report.boards import Board, select
-from paceline.report.findings import Finding, Known, findings
-from paceline.report.names import metric_label
-from paceline.report.partly import part_text
-from paceline.report.quality import losses, quality_ranks
-from paceline.report.smallcharts import standalone
-from paceline.report.tables import board_table
+from paceline.base.families.family import family_names, load_family
+from paceline.records.store.folder import RunRecord
+from paceline.report.boards.standing import Board, select
+from paceline.report.charts.small import standalone
+from paceline.report.claims.partly import part_text
+from paceline.report.findings.rules import Finding, Known, findings
+from paceline.report.tables.quality import losses, quality_ranks
+from paceline.report.tables.results import board_table
+from paceline.report.words.names import metric_label
 from paceline.stats.estimates import Estimate
 
 KB, MB = 1024, 1024 * 1024

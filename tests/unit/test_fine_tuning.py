@@ -19,7 +19,7 @@ from training_task import JOIN_S, make_comm, make_model, make_task, on_ranks
 from paceline.families.training.api.fine_tuning.directions import direction
 from paceline.families.training.api.fine_tuning.probing import Entry
 from paceline.families.training.api.model import next_symbol_loss
-from paceline.families.training.core import corpus
+from paceline.families.training.core.data import corpus
 from paceline.families.training.ops.fine_tune.ledger import Ledger, difference
 from paceline.families.training.ops.fine_tune.setting import TRAINABLE
 

@@ -8,11 +8,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from paceline.base.errors import UserError
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.cli import application
-from paceline.cli.run import say_failures
-from paceline.records.lookup import find_run
-from paceline.records.store import RunRecord
+from paceline.cli.measuring.run import say_failures
+from paceline.records.store.folder import RunRecord
+from paceline.records.store.lookup import find_run
 from paceline.spec.content import checkout_root, suite_files
 
 ROOT = checkout_root()

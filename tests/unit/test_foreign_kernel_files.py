@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from foreign_kernels import HONEST, REFERENCE, solution
 
 from paceline.base.errors import EXIT_USAGE, UserError
-from paceline.base.technique import read_source
+from paceline.base.techniques.technique import read_source
 from paceline.cli import application
 from paceline.families.kernels.api.custom import as_plain, from_plain
 from paceline.families.kernels.ops.custom.reference import Custom
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 from paceline.workflows.foreign_kernels import read_candidates, suite_of
 
 DEFINITION: dict[str, Any] = {

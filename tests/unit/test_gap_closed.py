@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.families.training.core import corpus
-from paceline.families.training.core.parameters import wrong_data
+from paceline.families.training.core.data import corpus
+from paceline.families.training.core.planning.parameters import wrong_data
 from paceline.families.training.ops.data_parallel.gap import add_gap_closed
-from paceline.worker.session import Block, Case, CaseError
+from paceline.worker.ranks.session import Block, Case, CaseError
 
 
 def case(label: str, technique: str | None = None) -> Case:

@@ -25,11 +25,11 @@ from paceline.base.errors import (
     UserError,
 )
 from paceline.cli import application
+from paceline.records.format.record import Event
+from paceline.records.format.record_file import run_id_of
 from paceline.records.identity import utc
-from paceline.records.integrity import append_event
-from paceline.records.record import Event
-from paceline.records.record_file import run_id_of
-from paceline.records.store import RunRecord, load
+from paceline.records.store.folder import RunRecord, load
+from paceline.records.store.integrity import append_event
 
 STEADY = [1.00, 1.01, 0.99, 1.02, 1.00]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from paceline.base.errors import UserError, UserErrors
-from paceline.families.reasoning.core.naming import PARTIAL, wrong_problems
-from paceline.families.reasoning.core.problem_files import read, read_all
+from paceline.families.reasoning.core.planning.naming import PARTIAL, wrong_problems
+from paceline.families.reasoning.core.problems.files import read, read_all
 
 
 def lines(path: Path, rows: list[Any]) -> str:

@@ -14,13 +14,13 @@ import psutil
 import pytest
 
 from paceline.base.errors import InfrastructureError, PrerequisiteError
-from paceline.families.reasoning.core.answer_text import (
+from paceline.families.reasoning.core.answers.text import (
     canonical_formula,
     extract_choice,
     extract_number,
     last_boxed,
 )
-from paceline.families.reasoning.core.grading import MAX_FORMULA, Grader
+from paceline.families.reasoning.core.grading.free_text import MAX_FORMULA, Grader
 
 HANGING = "10^{10^{10}}"
 """Its value has more digits than memory; compared with a whole number, sympy tries to compute it."""
@@ -329,7 +329,7 @@ def computed_s(processes: list[psutil.Process]) -> float:
 
 def test_a_caller_that_is_killed_takes_the_processes_with_it() -> None:
     program = f"""if True:
-        from paceline.families.reasoning.core.grading import Grader
+        from paceline.families.reasoning.core.grading.free_text import Grader
         with Grader("math", timeout_s=1000) as grader:
             print(grader.equal("x+1", "1+x"), flush=True)
             grader.equal("5", {HANGING!r})

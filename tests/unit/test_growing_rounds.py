@@ -9,7 +9,7 @@ import torch
 from paceline.baselines.training.qsr import Qsr, growing_rounds
 from training_task import make_task, moves_of, play
 
-from paceline.families.training.core import agreement
+from paceline.families.training.core.proofs import agreement
 
 
 def test_rounds_grow_with_the_inverse_square_of_the_rate() -> None:

@@ -10,8 +10,8 @@ from types import ModuleType
 import pytest
 import torch
 
-from paceline.worker.guard import ContractBreachError, Guard
-from paceline.worker.seal import loaded_below
+from paceline.worker.fences.guard import ContractBreachError, Guard
+from paceline.worker.fences.seal import loaded_below
 
 
 def test_what_was_done_before_is_judged_before_the_harness_goes_on() -> None:
@@ -95,6 +95,6 @@ def test_what_is_looked_at_seldom_is_put_back_when_a_technique_raises() -> None:
 
 def test_what_is_loaded_below_a_package_is_its_modules_and_no_packages() -> None:
     names = [module.__name__ for module in loaded_below("paceline.worker", "paceline.bas")]
-    assert "paceline.worker.guard" in names
+    assert "paceline.worker.fences.guard" in names
     assert all(name.startswith("paceline.worker.") for name in names)
     assert not [name for name in names if hasattr(sys.modules[name], "__path__")]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from paceline.base.family import family_names
+from paceline.base.families.family import family_names
 from paceline.spec import content
-from paceline.worker.guard import ContractBreachError, Guard
-from paceline.worker.source import source_problems
+from paceline.worker.fences.guard import ContractBreachError, Guard
+from paceline.worker.fences.source import source_problems
 
 
 def problems(tmp_path: Path, *lines: str) -> list[str]:
@@ -37,7 +37,7 @@ def problems(tmp_path: Path, *lines: str) -> list[str]:
         ("from paceline.families.serving.core.engine import core",),
         ("from paceline.families.serving.ops.serve.figures import figures",),
         ("from paceline.families.training import api", "api.replica.Replica"),
-        ("import paceline.families.training.core.corpus as c", "c.load('markov')"),
+        ("import paceline.families.training.core.data.corpus as c", "c.load('markov')"),
         ("from paceline.worker import session",),
         ("import torch as t", "t.distributed.barrier()"),
         ("from scipy import io",),

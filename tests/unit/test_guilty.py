@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.worker.trace import TraceWriter
-from paceline.worker.watchdog import guilty, inspect
+from paceline.worker.communication.trace import TraceWriter
+from paceline.worker.launches.watchdog import guilty, inspect
 
 
 def write_rank(folder: Path, rank: int, *, before: int, in_call: int) -> None:

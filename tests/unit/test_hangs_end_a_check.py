@@ -13,18 +13,19 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from paceline.cli import application, check
+from paceline.cli import application
+from paceline.cli.authoring import check
 from paceline.drivers.progress import RunProgress
 from paceline.spec import content
-from paceline.spec.plan import Plan, Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
-from paceline.worker import fork_server
-from paceline.worker.attempt import Ending
+from paceline.spec.plans.plan import Plan, Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 from paceline.worker.events import EventLog
 from paceline.worker.launch import Launcher
-from paceline.worker.session import CaseError, Session
-from paceline.worker.watchdog import RankReport
+from paceline.worker.launches.attempt import Ending
+from paceline.worker.launches.watchdog import RankReport
+from paceline.worker.processes import fork_server
+from paceline.worker.ranks.session import CaseError, Session
 
 REASON = "a call in stage 'gate' did not end within 60 s: rank 0 waits; last operation: recv"
 

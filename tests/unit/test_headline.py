@@ -10,12 +10,12 @@ import record_factory as factory
 from paceline.analysis.compare import compare_points
 from paceline.analysis.points import headline, points_of
 from paceline.base.errors import UserError, UserErrors
-from paceline.base.family import MOST_HEADLINE, load_family
-from paceline.records.provenance import suite_facts
-from paceline.report.boardpages import diagnostic_grid as board_diagnostic_grid
-from paceline.report.pointpages import diagnostic_grid, headline_grid
-from paceline.report.tables import diagnostic_table, suite_tables
-from paceline.spec.suite_file import load_suite
+from paceline.base.families.family import MOST_HEADLINE, load_family
+from paceline.records.origin.provenance import suite_facts
+from paceline.report.boards.page import diagnostic_grid as board_diagnostic_grid
+from paceline.report.points.page import diagnostic_grid, headline_grid
+from paceline.report.tables.results import diagnostic_table, suite_tables
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.comparing import comparison_facts
 
 METRICS = ("latency", "wire_bytes", "messages")

@@ -13,12 +13,12 @@ from test_site import Page, record
 
 from paceline.base.errors import UserError
 from paceline.cli import application
-from paceline.cli.site import measured_tests
-from paceline.records.health import FoundHealth, Health, path_of, read_health
-from paceline.records.store import Loaded
-from paceline.report import healthpages
-from paceline.report.kinds.reliability import reliability_page
-from paceline.report.sitedata import Site, SiteInput
+from paceline.cli.publishing.site import measured_tests
+from paceline.records.store.folder import Loaded
+from paceline.records.store.health import FoundHealth, Health, path_of, read_health
+from paceline.report.runs import health
+from paceline.report.site.data import Site, SiteInput
+from paceline.report.site.kinds.reliability import reliability_page
 
 DAY = date(2026, 11, 20)
 SLOW, WIDE, GOOD = (
@@ -164,7 +164,7 @@ def test_a_file_that_is_none_costs_the_page_a_sentence(name: str, tmp_path: Path
 def test_a_folder_and_what_is_too_long_are_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path_of(tmp_path / "a").mkdir(parents=True)
     assert "not a plain file" in read_health([path_of(tmp_path / "a")]).problems[0]
-    monkeypatch.setattr("paceline.records.health.MAX_BYTES", 100)
+    monkeypatch.setattr("paceline.records.store.health.MAX_BYTES", 100)
     assert "longer than 100 bytes" in found(tmp_path / "b", document()).problems[0]
 
 
@@ -195,7 +195,7 @@ def test_a_long_reason_is_cut(tmp_path: Path) -> None:
     read = found(tmp_path, document(outcomes={SLOW: one("does not hold", {"reason": "x" * 999 + "end"})}))
     _, (row,) = page(read)
     assert "end (others" in row[3]
-    assert len(row[3]) < healthpages.MAX_REASON + 80
+    assert len(row[3]) < health.MAX_REASON + 80
 
 
 @pytest.mark.full  # two whole sites; what the page says is above

@@ -9,21 +9,21 @@ from xml.etree import ElementTree
 from test_site import EVIL, SUITE, Page, measurement, record, render, run_line
 
 from paceline.analysis.changes import LEAST_LEVEL
-from paceline.records.store import RunRecord
-from paceline.report import homepages
-from paceline.report.boards import select
+from paceline.records.store.folder import RunRecord
+from paceline.report.boards.standing import select
+from paceline.report.site import home
 
 ELSEWHERE = {**SUITE, "suite": "kernels/gemm", "family": "kernels"}
 
 
-def texts(grid: homepages.Grid) -> list[list[list[str]]]:
+def texts(grid: home.Grid) -> list[list[list[str]]]:
     return [[[cell.text for cell in row] for row in rows] for rows in grid.groups]
 
 
 def test_gaps_are_visible_and_points_lead_to_their_board() -> None:
     there = record(2, host_class="Another CPU", sizes=(8,))
     boards = select([record(1), there]).boards
-    grid = homepages.coverage_grid(boards, [SUITE, ELSEWHERE])
+    grid = home.coverage_grid(boards, [SUITE, ELSEWHERE])
     assert [h.text for h in grid.headers] == [
         "family",
         "suite",
@@ -39,14 +39,14 @@ def test_gaps_are_visible_and_points_lead_to_their_board() -> None:
 
 def test_suites_of_a_family_share_its_cell() -> None:
     other = {**SUITE, "suite": "collectives/broadcast"}
-    grid = homepages.coverage_grid(select([record(1)]).boards, [SUITE, other])
+    grid = home.coverage_grid(select([record(1)]).boards, [SUITE, other])
     (rows,) = grid.groups
     assert rows[0][0].rows == 2
     assert [cell.text for cell in rows[1]] == ["broadcast", "–"]
 
 
 def test_the_newest_runs_come_first_and_no_more_than_a_few() -> None:
-    grid = homepages.news_grid([record(n, sizes=(8,)) for n in range(1, 9)])
+    grid = home.news_grid([record(n, sizes=(8,)) for n in range(1, 9)])
     (rows,) = texts(grid)
     assert [row[0] for row in rows] == [f"2026-11-{day:02d}" for day in (9, 8, 7, 6, 5)]
     assert rows[0][3] == "15 ok, 1 crashed"
@@ -54,15 +54,15 @@ def test_the_newest_runs_come_first_and_no_more_than_a_few() -> None:
 
 def test_a_run_of_many_suites_is_counted_by_family() -> None:
     given = record(1, suites=[{**SUITE, "suite": f"collectives/s{n}"} for n in range(3)] + [ELSEWHERE])
-    ((row,),) = texts(homepages.news_grid([given]))
+    ((row,),) = texts(home.news_grid([given]))
     assert row[1] == "3 of collectives, 1 of kernels"
 
 
 def test_the_feed_is_atom_and_its_links_lead_to_pages() -> None:
     files = render(record(1), record(2))
     root = ElementTree.fromstring(files["feed.xml"])
-    space = {"a": homepages.ATOM}
-    assert root.tag == f"{{{homepages.ATOM}}}feed"
+    space = {"a": home.ATOM}
+    assert root.tag == f"{{{home.ATOM}}}feed"
     entries = root.findall("a:entry", space)
     assert len(entries) == 2
     for parent in (root, *entries):
@@ -75,15 +75,15 @@ def test_the_feed_is_atom_and_its_links_lead_to_pages() -> None:
 
 
 def test_a_feed_of_nothing_is_a_feed() -> None:
-    assert ElementTree.fromstring(homepages.feed([])).tag.endswith("feed")
+    assert ElementTree.fromstring(home.feed([])).tag.endswith("feed")
 
 
 def test_hostile_texts_leave_the_feed_well_formed() -> None:
     # past the record's own checks, which let no control characters in
     run = run_line(1).model_copy(update={"host_class": f"{EVIL}\x00\x0b]]>"})
     given = dataclasses.replace(record(1), run=run)
-    root = ElementTree.fromstring(homepages.feed([given]))
-    title = root.findtext(f"{{{homepages.ATOM}}}entry/{{{homepages.ATOM}}}title") or ""
+    root = ElementTree.fromstring(home.feed([given]))
+    title = root.findtext(f"{{{home.ATOM}}}entry/{{{home.ATOM}}}title") or ""
     assert EVIL in title
 
 
@@ -98,9 +98,7 @@ def test_calibrations_are_no_coverage() -> None:
     given = RunRecord(
         path=Path("x.jsonl"), run=run, measurements=(measurement(run, "ring", 8, 0),), events=(), sealed=True
     )
-    assert texts(homepages.coverage_grid(select([given]).boards, [SUITE])) == [
-        [["collectives", "all-reduce"]]
-    ]
+    assert texts(home.coverage_grid(select([given]).boards, [SUITE])) == [[["collectives", "all-reduce"]]]
 
 
 def test_the_list_of_boards_has_a_line_for_each_and_the_first_page_stays_small_however_many_rows_they_have() -> (
@@ -147,7 +145,7 @@ def test_without_decided_evidence_the_first_page_says_so() -> None:
 
 def test_a_suite_leads_to_the_board_that_was_measured_last() -> None:
     boards = select([record(1), record(2, host_class="Another CPU")]).boards
-    (card,) = homepages.family_cards(boards)
+    (card,) = home.family_cards(boards)
     last = next(b for b in boards if b.host_class == "Another CPU")
     assert card.suites == (("all-reduce", f"boards/{last.slug}.html"),)
     assert card.num_boards == 2
@@ -156,7 +154,7 @@ def test_a_suite_leads_to_the_board_that_was_measured_last() -> None:
 def test_a_suite_that_several_runners_measured_leads_to_a_board_of_each() -> None:
     shaped = {"name": "netns-cpu", "driver": "local", "device": "cpu"}
     boards = select([record(1), record(2, runner=shaped)]).boards
-    (card,) = homepages.family_cards(boards)
+    (card,) = home.family_cards(boards)
     assert [name for name, _ in card.suites] == ["all-reduce (local-cpu)", "all-reduce (netns-cpu)"]
     assert {href for _, href in card.suites} == {f"boards/{b.slug}.html" for b in boards}
 

@@ -14,11 +14,11 @@ import record_factory
 from click.testing import CliRunner
 
 from paceline.cli import application
-from paceline.records.merging import merge
-from paceline.records.record import dump_line, parse_line
-from paceline.records.record_file import run_id_of
-from paceline.records.store import Loaded, RunRecord, load
-from paceline.report.site import SiteInput, render_site
+from paceline.records.format.record import dump_line, parse_line
+from paceline.records.format.record_file import run_id_of
+from paceline.records.store.folder import Loaded, RunRecord, load
+from paceline.records.store.merging import merge
+from paceline.report.site.build import SiteInput, render_site
 
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE: tuple[Any, ...] = (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,12 @@ EXPLAINED_FROM = 400
 MAX_BASELINE_LINES = 300
 MAX_FUNCTION_LINES = 50
 """Of statements: signature and docstring do not count."""
+MAX_MODULES = 20
+"""Of one folder, ``__init__.py`` included: a name is found among these without reading all of them."""
+LARGER_FOLDERS = {
+    "families/training/api": 25,  # techniques of users import its modules by their paths
+}
+"""Folders with more modules than that, and how many: a number may fall here and never rise."""
 VAGUE = {"utils", "util", "helpers", "helper", "misc", "common"}
 
 
@@ -33,6 +41,21 @@ def over_long(files: list[Path], limit: int) -> list[str]:
     texts = {p: p.read_text() for p in files}
     counts = {p: len(text.splitlines()) - card_lines(text) for p, text in texts.items()}
     return [f"{p.relative_to(ROOT)}: {n} lines, at most {limit}" for p, n in counts.items() if n > limit]
+
+
+def crowded(modules: list[Path], folder: Path, larger: Mapping[str, int]) -> list[str]:
+    """Return folders that hold more modules than they may, and exceptions that hold fewer than they are granted."""
+    counts = Counter(p.parent.relative_to(folder).as_posix() for p in modules)
+    full = [
+        f"{name}: {count} modules, at most {larger.get(name, MAX_MODULES)}: divide it by what they are about"
+        for name, count in counts.items()
+        if count > larger.get(name, MAX_MODULES)
+    ]
+    return full + [
+        f"{name}: {counts[name]} modules, not {granted}: lower its exception"
+        for name, granted in larger.items()
+        if counts[name] < granted
+    ]
 
 
 def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -87,6 +110,23 @@ def test_every_module_begins_with_what_it_is() -> None:
 
 def test_modules_are_named_by_a_noun_and_not_by_their_place() -> None:
     assert [str(p) for p in ENGINE if p.stem in VAGUE or p.parent.name in VAGUE] == []
+
+
+def test_a_folder_holds_few_modules() -> None:
+    assert crowded(ENGINE, ROOT / "src" / "paceline", LARGER_FOLDERS) == []
+
+
+def test_a_crowded_folder_is_refused_and_so_is_an_exception_that_is_too_wide(tmp_path: Path) -> None:
+    for name, count in {"rooms": 20, "rooms/hall": 21, "api": 23}.items():
+        (tmp_path / name).mkdir()
+        for number in range(count):
+            (tmp_path / name / f"module_{number}.py").touch()
+    planted = sorted(tmp_path.rglob("*.py"))
+    (refused,) = crowded(planted, tmp_path, {"api": 23})
+    assert refused == "rooms/hall: 21 modules, at most 20: divide it by what they are about"
+    assert crowded(planted, tmp_path, {"rooms/hall": 21, "api": 24}) == [
+        "api: 23 modules, not 24: lower its exception"
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(paceline.__all__))

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from warm import Warm, warm
 
-from paceline.families.training.core import corpus, hub
-from paceline.worker.session import CaseError
+from paceline.families.training.core import hub
+from paceline.families.training.core.data import corpus
+from paceline.worker.ranks.session import CaseError
 
 ROWS = 1_300
 

@@ -18,8 +18,8 @@ from evaluation_runs import run
 from warm import Warm, warm
 
 from paceline.base.errors import UserError
-from paceline.families.reasoning.core import problem_rows
-from paceline.families.reasoning.core.problem_folders import files_of, split_of
+from paceline.families.reasoning.core.problems import rows as problems_rows
+from paceline.families.reasoning.core.problems.folders import files_of, split_of
 from paceline.workflows.evaluation.asked import Asked, problems_of
 
 GSM8K_CARD = """---
@@ -109,7 +109,7 @@ OLYMPIAD_CARD += "---\n"
 @pytest.fixture(scope="module")
 def libraries() -> Iterator[Warm]:
     # Without threads of pyarrow's allocator: what has some must not fork.
-    env = {"JE_ARROW_MALLOC_CONF": "background_thread:false", **problem_rows.WITHOUT_TORCH}
+    env = {"JE_ARROW_MALLOC_CONF": "background_thread:false", **problems_rows.WITHOUT_TORCH}
     with warm("pyarrow.parquet", "huggingface_hub", env=env) as process:
         yield process
 
@@ -118,7 +118,7 @@ def libraries() -> Iterator[Warm]:
 def _forked(request: pytest.FixtureRequest, libraries: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fork what reads; one test starts it plainly."""
     if request.function is not test_the_command_takes_both_options:
-        monkeypatch.setattr(problem_rows, "subprocess", libraries)
+        monkeypatch.setattr(problems_rows, "subprocess", libraries)
 
 
 def parquet(path: Path, *rows: dict[str, Any]) -> None:

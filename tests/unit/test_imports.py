@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from paceline.analysis.points import grade_of
-from paceline.base.contracts import contract_id
 from paceline.base.errors import UserError
-from paceline.base.family import load_family
+from paceline.base.families.contracts import contract_id
+from paceline.base.families.family import load_family
 from paceline.cli import application
+from paceline.records.format.record import IMPORTED, Measurement, parse_line
+from paceline.records.format.record_file import content_of
 from paceline.records.imports import import_file
 from paceline.records.imports.reading import GIGA, MICRO, number
-from paceline.records.integrity import verify
-from paceline.records.record import IMPORTED, Measurement, parse_line
-from paceline.records.record_file import content_of
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
+from paceline.records.store.integrity import verify
 
 NCCL_TEXT = """\
 # nccl-tests version 2.17.6 nccl-headers=22809 nccl-library=22809

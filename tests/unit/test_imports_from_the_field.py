@@ -16,7 +16,7 @@ from test_site import render
 from paceline.base.errors import UserError
 from paceline.cli import application
 from paceline.records.imports.launchers import own_lines
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 
 COLUMNS = "time   algbw   busbw  #wrong"
 ITERATION_COLUMNS = f"{COLUMNS}   i_min   i_max   i_p99   i_cv%"

@@ -11,10 +11,10 @@ import suite_text
 
 from paceline.base.errors import UserErrors
 from paceline.spec import content
-from paceline.spec.plan import Plan, Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.worker.instances import Part, joined, limits_of, merged
-from paceline.worker.timing import Series, summarise
+from paceline.spec.plans.plan import Plan, Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.worker.ranks.instances import Part, joined, limits_of, merged
+from paceline.worker.timing.interleaved import Series, summarise
 
 FIVE = "protocol: {launches: 5}"
 

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.base.errors import UserError
-from paceline.records import record_file
+from paceline.records.format import record_file
+from paceline.records.format.record import Event, EventKind, dump_line, parse_line
+from paceline.records.format.record_file import MAX_LINE_BYTES, content_of, lines_of, run_id_of
 from paceline.records.identity import utc
-from paceline.records.integrity import append_event, compact, recompute, retract, verify
-from paceline.records.merging import merge
-from paceline.records.record import Event, EventKind, dump_line, parse_line
-from paceline.records.record_file import MAX_LINE_BYTES, content_of, lines_of, run_id_of
-from paceline.records.store import load, read_record
+from paceline.records.store.folder import load, read_record
+from paceline.records.store.integrity import append_event, compact, recompute, retract, verify
+from paceline.records.store.merging import merge
 from paceline.stats.estimates import launch_statistic
 
 STATISTICS = ("median", "mean", "max", "sum")

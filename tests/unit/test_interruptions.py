@@ -16,7 +16,7 @@ from torch import Tensor
 
 from paceline.families.kernels.core.point import Point
 from paceline.families.kernels.core.sandboxed.interruptions import Given, Interruptions
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 CALLS = 5
 POINTS: dict[str, dict[str, Any]] = {

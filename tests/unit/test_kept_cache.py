@@ -16,7 +16,7 @@ from paceline.baselines.serving.kv_quant import QuantisedKeysValues
 from paceline.baselines.serving.xquant import XQuant
 from torch import Tensor
 
-from paceline.families.reasoning.core.problems import LEVELS, PADDING
+from paceline.families.reasoning.core.problems.embedded import LEVELS, PADDING
 from paceline.families.reasoning.core.reasoner.network import Network, Shape, initialise
 from paceline.families.serving.api.caching import Cache, CachedModel, Kept
 from paceline.families.serving.api.quantised import packed, quantised, restored, unpacked

@@ -10,7 +10,7 @@ import pytest
 CODE = """
 import resource, sys
 import torch
-from paceline.worker.memory import find_malloc_trim, keep_freed_memory
+from paceline.worker.machine.memory import find_malloc_trim, keep_freed_memory
 
 trim = find_malloc_trim()
 

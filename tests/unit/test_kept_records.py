@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from test_page_cache import HOSTS, write
 
 from paceline.cli import application
-from paceline.records import recordindex
-from paceline.records.record import Measurement
-from paceline.records.recordindex import SUFFIX, RecordIndex
-from paceline.records.store import Place, RunRecord, record_paths
+from paceline.records.format.record import Measurement
+from paceline.records.store import index as store_index
+from paceline.records.store.folder import Place, RunRecord, record_paths
+from paceline.records.store.index import SUFFIX, RecordIndex
 from paceline.workflows import stores
 
 COMMANDS = [
@@ -46,13 +46,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def whole(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Files that were read as a whole for an index."""
     found: list[Path] = []
-    real = recordindex.read_placed
+    real = store_index.read_placed
 
     def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
         found.append(path)
         return real(path)
 
-    monkeypatch.setattr(recordindex, "read_placed", read_placed)
+    monkeypatch.setattr(store_index, "read_placed", read_placed)
     return found
 
 

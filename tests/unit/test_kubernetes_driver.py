@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from paceline.base.errors import InfrastructureError, PrerequisiteError
-from paceline.drivers.kubernetes import TICKET, Kubectl, KubernetesDriver, KubernetesExecution
-from paceline.drivers.kubernetes_states import JobState, PodState, View
-from paceline.spec.kubernetes import KubernetesModel, resolved_kubernetes
+from paceline.drivers.kubernetes.driver import TICKET, Kubectl, KubernetesDriver, KubernetesExecution
+from paceline.drivers.kubernetes.states import JobState, PodState, View
+from paceline.spec.profiles.kubernetes import KubernetesModel, resolved_kubernetes
 
 IMAGE = "registry.example/p@sha256:" + "0" * 64
 CASE = {"case_id": "c0", "label": "ring"}

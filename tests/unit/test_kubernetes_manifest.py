@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.base.errors import UserError
-from paceline.drivers.kubernetes import folder_in_volume
-from paceline.drivers.kubernetes_manifest import MAX_NAME, SCRIPT, Request, dns_label, manifest, render
-from paceline.spec.kubernetes import DNS_LABEL, KubernetesModel, resolved_kubernetes
+from paceline.drivers.kubernetes.driver import folder_in_volume
+from paceline.drivers.kubernetes.manifest import MAX_NAME, SCRIPT, Request, dns_label, manifest, render
+from paceline.spec.profiles.kubernetes import DNS_LABEL, KubernetesModel, resolved_kubernetes
 
 GOLDENS = Path(__file__).parent / "goldens"
 REWRITE = "PACELINE_WRITE_GOLDENS"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paceline.drivers.kubernetes_states import (
+from paceline.drivers.kubernetes.states import (
     DONE,
     REASONS,
     Ending,

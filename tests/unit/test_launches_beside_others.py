@@ -15,15 +15,15 @@ from paceline.analysis.evidence import evidence
 from paceline.analysis.points import points_of
 from paceline.analysis.reproduction import judge_reproduction
 from paceline.analysis.trend import histories
-from paceline.base.family import load_family
-from paceline.records.record import Event
-from paceline.records.store import RunRecord
-from paceline.report.boards import select
-from paceline.report.shown import verdict_text
-from paceline.report.tables import suite_tables
+from paceline.base.families.family import load_family
+from paceline.records.format.record import Event
+from paceline.records.store.folder import RunRecord
+from paceline.report.boards.standing import select
+from paceline.report.tables.results import suite_tables
+from paceline.report.words.estimates import verdict_text
 from paceline.stats.sequential import CORRECTION, design
-from paceline.worker.schedule import Schedule
-from paceline.worker.stopping import Progress
+from paceline.worker.launches.schedule import Schedule
+from paceline.worker.launches.stopping import Progress
 
 BLOCK = "block-4096-loopback-2"
 BUSY = {

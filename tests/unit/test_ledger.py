@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from paceline.worker.ledger import EQUAL_SIZES, RENDEZVOUS, SAME_ORDER, Ledger, Operation
+from paceline.worker.communication.ledger import EQUAL_SIZES, RENDEZVOUS, SAME_ORDER, Ledger, Operation
 
 
 def send(to: int, size: int = 8) -> Operation:

@@ -18,11 +18,11 @@ from paceline.base.errors import InfrastructureError, UserErrors
 from paceline.calibration.level_tables import level_table
 from paceline.calibration.levels import Design, figures_of, level_figures
 from paceline.calibration.trials import Figure, write_figures
-from paceline.cli.calibrate import calibrate
-from paceline.records.record import Event, Measurement
-from paceline.records.store import RunRecord
-from paceline.report.terminal import display_width
-from paceline.spec.suite import Suite
+from paceline.cli.measuring.calibrate import calibrate
+from paceline.records.format.record import Event, Measurement
+from paceline.records.store.folder import RunRecord
+from paceline.report.tables.terminal import display_width
+from paceline.spec.suites.suite import Suite
 
 DESIGN = Design(launches=12, instances=4, rounds=40)
 SPREAD = {"launch": 0.05, "instance": 0.02, "round": 0.10}

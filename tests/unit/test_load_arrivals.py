@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from paceline.base.errors import PrerequisiteError
 from paceline.families.serving.core.load.arrivals import draw_arrivals
-from paceline.families.serving.core.load.certificate import arrival_test
-from paceline.families.serving.core.load.loops import loop_factory, usual_loop
+from paceline.families.serving.core.load.findings.certificate import arrival_test
+from paceline.families.serving.core.load.sending.loops import loop_factory, usual_loop
 
 
 def test_constant_arrivals_have_equal_gaps() -> None:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from paceline.families.serving.core.client_figures import accounting
-from paceline.families.serving.core.load.certificate import certify
-from paceline.families.serving.core.load.definitions import as_others_print, became
-from paceline.families.serving.core.load.entries import Entry, Log
-from paceline.families.serving.core.load.events import WARNINGS, count_warnings, read_stream
-from paceline.families.serving.core.load.outcomes import Outcome, outcome_of, outcomes_of
-from paceline.families.serving.core.load.reasons import error_of, reason_of
+from paceline.families.serving.core.load.findings.certificate import certify
+from paceline.families.serving.core.load.log.definitions import as_others_print, became
+from paceline.families.serving.core.load.log.entries import Entry, Log
+from paceline.families.serving.core.load.log.events import WARNINGS, count_warnings, read_stream
+from paceline.families.serving.core.load.log.outcomes import Outcome, outcome_of, outcomes_of
+from paceline.families.serving.core.load.log.reasons import error_of, reason_of
 from paceline.families.serving.ops.serve.figures import figures
 
 MS = 1_000_000

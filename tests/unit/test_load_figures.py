@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from paceline.calibration.load_client import erlang_capacity
 from paceline.families.serving.core.load.arrivals import draw_arrivals
 from paceline.families.serving.core.load.calls import Call, Workload, carried
-from paceline.families.serving.core.load.capacity import find_capacity, inflation
-from paceline.families.serving.core.load.certificate import certify
-from paceline.families.serving.core.load.counting import may_claim, requests_needed, wilson
-from paceline.families.serving.core.load.entries import Entry, Log, ProcessFacts
-from paceline.families.serving.core.load.fairness import jain, service_gap
-from paceline.families.serving.core.load.outcomes import Outcome, outcomes_of
+from paceline.families.serving.core.load.findings.capacity import find_capacity, inflation
+from paceline.families.serving.core.load.findings.certificate import certify
+from paceline.families.serving.core.load.findings.counting import may_claim, requests_needed, wilson
+from paceline.families.serving.core.load.findings.fairness import jain, service_gap
+from paceline.families.serving.core.load.log.entries import Entry, Log, ProcessFacts
+from paceline.families.serving.core.load.log.outcomes import Outcome, outcomes_of
 from paceline.families.serving.core.mock import Behaviour, Freeze, Gaps
-from paceline.families.serving.core.points import longest_context
-from paceline.families.serving.core.workloads import draw_workload
+from paceline.families.serving.core.planning.points import longest_context
+from paceline.families.serving.core.workloads.drawn import draw_workload
 from paceline.families.serving.spec import FAMILY
 from paceline.stats.estimates import wilson as wilson_of_the_reports
 

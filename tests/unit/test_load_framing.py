@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.families.serving.core.load.framing import (
+from paceline.families.serving.core.load.log.framing import (
     UNPACKED,
     EventReader,
     events_of,
@@ -177,7 +177,7 @@ def test_a_body_that_cannot_be_unpacked_says_why(encoding: str, words: str) -> N
 
 
 def test_a_few_bytes_that_unpack_to_very_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paceline.families.serving.core.load.framing.MAX_UNPACKED_BYTES", 1000)
+    monkeypatch.setattr("paceline.families.serving.core.load.log.framing.MAX_UNPACKED_BYTES", 1000)
     with pytest.raises(ValueError, match="more than 1000 bytes"):
         unpacked([(0, gzip.compress(b"x" * 10**6))], "gzip")
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.families.serving.core.client_figures import seen
-from paceline.families.serving.core.load.definitions import as_others_print, became
-from paceline.families.serving.core.load.entries import Entry, Log, ProcessFacts, read_log, write_log
-from paceline.families.serving.core.load.events import read_stream
-from paceline.families.serving.core.load.outcomes import (
+from paceline.families.serving.core.load.log.definitions import as_others_print, became
+from paceline.families.serving.core.load.log.entries import Entry, Log, ProcessFacts, read_log, write_log
+from paceline.families.serving.core.load.log.events import read_stream
+from paceline.families.serving.core.load.log.outcomes import (
     counts,
     gaps_s,
     meets,

@@ -9,12 +9,12 @@ import pytest
 import record_factory
 
 from paceline.analysis.points import points_of
-from paceline.records.store import Loaded
-from paceline.report import charts
-from paceline.report.callpages import call_charts, call_grid
-from paceline.report.loadcharts import CallBar, calls_chart, share_chart
-from paceline.report.names import metric_label
-from paceline.report.site import SiteInput, render_site
+from paceline.records.store.folder import Loaded
+from paceline.report.charts import large
+from paceline.report.charts.load import CallBar, calls_chart, share_chart
+from paceline.report.points.calls import call_charts, call_grid
+from paceline.report.site.build import SiteInput, render_site
+from paceline.report.words.names import metric_label
 
 SWEPT = {
     "orca": [(100.0, 0.1), (190.0, 0.2), (180.0, 0.9)],
@@ -84,7 +84,7 @@ def numbers(path: str) -> list[float]:
 
 
 def test_a_distribution_function_rises_to_the_top_at_the_largest_value() -> None:
-    series = charts.Swept(name="a<b", colour="s0", points=((0.5, 0.1, None, None), (1.0, 0.4, None, None)))
+    series = large.Swept(name="a<b", colour="s0", points=((0.5, 0.1, None, None), (1.0, 0.4, None, None)))
     drawn = str(share_chart([series], title="t", x_name="x", y_name="y", x_format=str))
     step = re.findall(r'class="line s0" d="(M[^"]+V[^"]+)"', drawn)[0]
     start, top = numbers(step)[:2], numbers(step)[2:]

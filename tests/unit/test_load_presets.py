@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from paceline.base.errors import UserError
-from paceline.families.serving.core.load.server_metrics import changes, parsed
-from paceline.spec.suite_file import load_suite
+from paceline.families.serving.core.load.findings.server_metrics import changes, parsed
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.load import Side, suite_of
 from paceline.workflows.load_presets import objectives, parse_sweep, traffic_of
 

@@ -12,9 +12,9 @@ from warm import Warm, warm
 
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_USAGE
 from paceline.families.serving.core.load import processes
-from paceline.families.serving.core.load.asking import Asking
 from paceline.families.serving.core.load.probe import Access, ServerError, UnreachableServerError, find_server
-from paceline.families.serving.core.load.target import Tls
+from paceline.families.serving.core.load.sending.asking import Asking
+from paceline.families.serving.core.load.sending.target import Tls
 
 
 @pytest.fixture(scope="module")

@@ -15,14 +15,14 @@ from figures import Figures
 from warm import Warm, warm
 
 from paceline.families.serving.core.load import processes
-from paceline.families.serving.core.load.asking import Asking
 from paceline.families.serving.core.load.calls import Call, Workload
-from paceline.families.serving.core.load.client import Limits
-from paceline.families.serving.core.load.entries import Log
-from paceline.families.serving.core.load.events import count_warnings
-from paceline.families.serving.core.load.outcomes import Outcome, counts, outcomes_of
+from paceline.families.serving.core.load.log.entries import Log
+from paceline.families.serving.core.load.log.events import count_warnings
+from paceline.families.serving.core.load.log.outcomes import Outcome, counts, outcomes_of
 from paceline.families.serving.core.load.processes import run_load
-from paceline.families.serving.core.load.redirects import Place, next_place, origin_of
+from paceline.families.serving.core.load.sending.asking import Asking
+from paceline.families.serving.core.load.sending.client import Limits
+from paceline.families.serving.core.load.sending.redirects import Place, next_place, origin_of
 
 ASKED = "http://127.0.0.1:8000/v1/completions"
 

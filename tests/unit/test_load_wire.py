@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from paceline.families.serving.core.load.asking import OPTIONAL, Asking
 from paceline.families.serving.core.load.calls import Call
-from paceline.families.serving.core.load.entries import Entry
-from paceline.families.serving.core.load.outcomes import Outcome, outcome_of
-from paceline.families.serving.core.load.target import Target
-from paceline.families.serving.core.load.wire import Connection, response_parser
+from paceline.families.serving.core.load.log.entries import Entry
+from paceline.families.serving.core.load.log.outcomes import Outcome, outcome_of
+from paceline.families.serving.core.load.sending.asking import OPTIONAL, Asking
+from paceline.families.serving.core.load.sending.target import Target
+from paceline.families.serving.core.load.sending.wire import Connection, response_parser
 
 EVENTS = b"".join(b'data: {"choices": [{"index": 0, "text": "x", "token_ids": [1]}]}\n\n' for _ in range(2))
 BODY = EVENTS + b"data: [DONE]\n\n"

@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from scipy import stats
 
 from paceline.base.errors import UserError
-from paceline.cli.samples import samples
+from paceline.cli.results.samples import samples
 
 LOGS = Path(__file__).parent / "foreign_logs"
 NAMES = ("one", "two", "three")

@@ -10,12 +10,12 @@ import pytest
 import record_factory as factory
 
 from paceline.base.errors import UserError
-from paceline.records import integrity, lookup
+from paceline.records.format.record import Event
+from paceline.records.format.record_file import content_of, holds, pack, run_id_of
 from paceline.records.identity import utc
-from paceline.records.lookup import find_measurement, find_run, find_runs, retractions
-from paceline.records.record import Event
-from paceline.records.record_file import content_of, holds, pack, run_id_of
-from paceline.records.store import RunRecord, load, read_record, record_paths
+from paceline.records.store import integrity, lookup
+from paceline.records.store.folder import RunRecord, load, read_record, record_paths
+from paceline.records.store.lookup import find_measurement, find_run, find_runs, retractions
 
 
 @pytest.fixture

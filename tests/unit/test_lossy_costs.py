@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from paceline.base.options import options_of, taken_by
+from paceline.base.techniques.options import options_of, taken_by
 from paceline.families.collectives.api.problem import Cost, Problem
 
 Message = tuple[Tensor, int]

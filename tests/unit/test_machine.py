@@ -22,7 +22,7 @@ from paceline.drivers.machine import idleness, lease, leftovers, quarantine
 from paceline.drivers.machine.idleness import look
 from paceline.drivers.machine.occupation import measures_here, occupied
 from paceline.drivers.machine.state import STATE_VARIABLE, open_shared, state_folder
-from paceline.spec.profile import load_runner
+from paceline.spec.profiles.profile import load_runner
 
 LOCAL = {"name": "local-cpu", "driver": "local", "device": "cpu"}
 HOLD = """

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from paceline.worker.attempt import Ending, merge
 from paceline.worker.launch import _told_of
-from paceline.worker.machine_load import Reading, is_disturbed, load_between, read, who, worst
+from paceline.worker.launches.attempt import Ending, merge
+from paceline.worker.machine.foreign_load import Reading, is_disturbed, load_between, read, who, worst
 
 TICKS = 100
 """A second, as the kernel counts on Linux."""

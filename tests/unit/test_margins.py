@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from paceline.base.family import TIME_MARGIN, load_family
+from paceline.base.families.family import TIME_MARGIN, load_family
 from paceline.spec import content
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite_file import load_suite
 
 FAMILIES = ("collectives", "kernels", "training", "serving", "reasoning")
 VIRTUAL = re.compile(r"virtual|processor time")

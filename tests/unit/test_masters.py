@@ -12,10 +12,10 @@ from training_task import make_comm, make_task, on_ranks
 
 from paceline.families.training.api.masters import MIXED, SINGLE, Masters, narrow_parameters, widths
 from paceline.families.training.api.replica import Replica
-from paceline.families.training.core import memory
-from paceline.families.training.core.gate import is_exact
-from paceline.families.training.core.promises import Training
-from paceline.worker.session import Case, UnsupportedError
+from paceline.families.training.core.memory import held
+from paceline.families.training.core.planning.promises import Training
+from paceline.families.training.core.proofs.gate import is_exact
+from paceline.worker.ranks.session import Case, UnsupportedError
 
 RANKS = 3
 EXPECTED = {zero_1.Zero1: (4, 12), zero_2.Zero2: (2, 14), zero_3.Zero3: (0, 16)}
@@ -62,7 +62,7 @@ def test_mixed_state_is_the_papers(kind: Any) -> None:
         replica.exchange_parameters(0)
         replica.forward_backward(torch.zeros(2, 17, dtype=torch.long))
         replica.exchange_gradients(1)
-        return memory.state_bytes(replica)
+        return held.state_bytes(replica)
 
     found = on_ranks(lambda task, comm: kind(task, comm, state=MIXED), RANKS, step)
     count = make_task().num_parameters

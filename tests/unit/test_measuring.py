@@ -12,7 +12,7 @@ import pytest
 from figures import Figures
 from measuring import CANNOT_TELL, FAILS, HOLDS, Reading, Try, again, between, outcome_of
 
-from paceline.records.health import read_health
+from paceline.records.store.health import read_health
 
 TESTS = Path(__file__).parents[1]
 

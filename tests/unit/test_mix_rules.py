@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 from paceline.families.collectives.spec import FAMILY
 
 

@@ -11,10 +11,10 @@ from suite_text import load
 
 from paceline.base.errors import UserError
 from paceline.families.training.api.sizes import SIZES, shape_of, shape_text, size_of
-from paceline.families.training.core.configuration import read_shape, wrong_size
+from paceline.families.training.core.planning.configuration import read_shape, wrong_size
 from paceline.spec import content
-from paceline.spec.plan import Plan, Selection, make_plan
-from paceline.spec.profile import load_runner
+from paceline.spec.plans.plan import Plan, Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
 
 LLAMA: dict[str, Any] = {  # meta-llama/Llama-3.2-1B
     "model_type": "llama",

@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from paceline.base.errors import UserError
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.cli import application
-from paceline.cli.new import SUITES, example_families
-from paceline.spec.suite_file import load_suite
-from paceline.spec.user_techniques import declared
+from paceline.cli.authoring.new import SUITES, example_families
+from paceline.spec.own.techniques import declared
+from paceline.spec.suites.suite_file import load_suite
 
 FAMILIES = [f for f in family_names() if not load_family(f).internal]
 

@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 from syntax_trees import tree_of
 
 from paceline.base.errors import UserError
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.cli import application
 from paceline.spec import content
-from paceline.spec.user_techniques import declared, suites_for
+from paceline.spec.own.techniques import declared, suites_for
 from paceline.workflows.conformance import points_of
 
 EVERY = [

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from paceline.analysis.gate import Waiver
 from paceline.base.errors import InfrastructureError, UserError
-from paceline.cli.nightly import agenda, agenda_facts
-from paceline.records.store import Loaded, RunRecord
-from paceline.spec.plan import Plan
+from paceline.cli.measuring.nightly import agenda, agenda_facts
+from paceline.records.store.folder import Loaded, RunRecord
+from paceline.spec.plans.plan import Plan
 from paceline.workflows.nightly import report as reports
 from paceline.workflows.nightly.alarms import (
     confirmed,

@@ -18,15 +18,15 @@ from test_estimates import event
 from paceline.base.errors import InfrastructureError
 from paceline.drivers.execute import Outcome
 from paceline.records.earlier_runs import here
-from paceline.records.record_writer import RecordWriter
-from paceline.records.store import Loaded, read_record
+from paceline.records.store.folder import Loaded, read_record
+from paceline.records.store.record_writer import RecordWriter
 from paceline.spec import content
-from paceline.spec.duration import Known, block_times, budget_of, launches_of
-from paceline.spec.launches import parse_launches
-from paceline.spec.plan import Plan, Selection, make_plan, observations
-from paceline.spec.profile import RunnerProfile, load_runner
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.duration import Known, block_times, budget_of, launches_of
+from paceline.spec.plans.plan import Plan, Selection, make_plan, observations
+from paceline.spec.profiles.profile import RunnerProfile, load_runner
+from paceline.spec.suites.launches import parse_launches
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.nightly import agenda, night
 from paceline.workflows.nightly.agenda import due_blocks, plan_units
 from paceline.workflows.nightly.config import Nightly, load_nightly

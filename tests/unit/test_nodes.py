@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from paceline.base.errors import InfrastructureError
 from paceline.drivers.shares import divide, make_shares, missing_cases, share_folders
-from paceline.worker import nodes
-from paceline.worker.attempt import Ending, merge
 from paceline.worker.launch import Launcher
-from paceline.worker.nodes import Meeting, Place, interface_towards, place_from_environment
-from paceline.worker.watchdog import RankReport
+from paceline.worker.launches import nodes
+from paceline.worker.launches.attempt import Ending, merge
+from paceline.worker.launches.nodes import Meeting, Place, interface_towards, place_from_environment
+from paceline.worker.launches.watchdog import RankReport
 
 PLAN = {
     "seed": 1,

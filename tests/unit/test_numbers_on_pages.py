@@ -20,13 +20,13 @@ import pytest
 import seeds
 from scipy import stats
 
-from paceline.base.family import load_family
-from paceline.records.names import named_today
-from paceline.records.record_file import content_of, lines_of
-from paceline.records.store import load, record_paths
-from paceline.report.boards import select
-from paceline.report.names import metric_label
-from paceline.report.site import SiteInput, render_site
+from paceline.base.families.family import load_family
+from paceline.records.format.earlier_names import named_today
+from paceline.records.format.record_file import content_of, lines_of
+from paceline.records.store.folder import load, record_paths
+from paceline.report.boards.standing import select
+from paceline.report.site.build import SiteInput, render_site
+from paceline.report.words.names import metric_label
 from paceline.spec.content import shipped_root
 
 UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}

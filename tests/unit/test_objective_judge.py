@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from paceline.baselines.training.federated_averaging import FederatedAveraging
 
-from paceline.families.training.core.graphs import COMPLETE, REGULAR, RING, mixing
+from paceline.families.training.core.planning.graphs import COMPLETE, REGULAR, RING, mixing
 from paceline.families.training.ops.objective import problems, told
 from paceline.families.training.ops.objective.attacks import byzantine
 from paceline.families.training.ops.objective.engine import Engine, Played

@@ -17,12 +17,12 @@ from paceline.analysis.lateness import late_runs
 from paceline.analysis.points import points_of
 from paceline.analysis.trend import History, alerts, histories
 from paceline.cli import application
-from paceline.records.ancestry import IsAncestor, ancestry_of, unknown
-from paceline.records.record import Run
-from paceline.records.record_writer import RecordWriter
-from paceline.records.store import Loaded, RunRecord
+from paceline.records.format.record import Run
+from paceline.records.origin.ancestry import IsAncestor, ancestry_of, unknown
+from paceline.records.store.folder import Loaded, RunRecord
+from paceline.records.store.record_writer import RecordWriter
 from paceline.spec import content
-from paceline.spec.plan import Plan
+from paceline.spec.plans.plan import Plan
 from paceline.workflows.nightly.alarms import nights_before
 from paceline.workflows.nightly.config import load_nightly
 from paceline.workflows.nightly.night import Night

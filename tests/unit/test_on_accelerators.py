@@ -12,12 +12,12 @@ from torch import Tensor
 
 from paceline.families.collectives.core.caches import buffer_sets, cache_bytes, flush_bytes
 from paceline.families.collectives.core.candidate import Candidate
-from paceline.families.training.core import training_loop
-from paceline.families.training.core.trained import Trained
-from paceline.families.training.core.training_loop import Loop
-from paceline.worker import transport
-from paceline.worker.device import CpuDevice
-from paceline.worker.transport import Message, TorchTransport, Waitable
+from paceline.families.training.core.loop import training
+from paceline.families.training.core.loop.trained import Trained
+from paceline.families.training.core.loop.training import Loop
+from paceline.worker.communication import transport
+from paceline.worker.communication.transport import Message, TorchTransport, Waitable
+from paceline.worker.machine.device import CpuDevice
 
 MEBIBYTE = 1 << 20
 
@@ -97,13 +97,13 @@ def test_copies_of_weights_lie_on_the_host_and_are_no_peak_of_training(
     def forget() -> None:
         memory.peak = 3
 
-    monkeypatch.setattr(training_loop.torch.accelerator, "max_memory_allocated", lambda: memory.peak)
-    monkeypatch.setattr(training_loop.torch.accelerator, "reset_peak_memory_stats", forget)
+    monkeypatch.setattr(training.torch.accelerator, "max_memory_allocated", lambda: memory.peak)
+    monkeypatch.setattr(training.torch.accelerator, "reset_peak_memory_stats", forget)
     loop = object.__new__(Loop)
     loop.trained = Trained(pass_bytes=[])
     loop.session = SimpleNamespace(device=SimpleNamespace(torch_type="cuda"))  # type: ignore[assignment]
     loop.sandbox = SimpleNamespace(weights=lambda: [Weight(memory)])  # type: ignore[assignment]
-    kernel: Any = SimpleNamespace(left_out=training_loop.nullcontext)
+    kernel: Any = SimpleNamespace(left_out=training.nullcontext)
     loop._kernel = kernel
     loop._copy(1, 0.0, 0.0)
     assert loop.trained.weights == [["on the cpu"]]

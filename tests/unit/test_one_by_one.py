@@ -14,13 +14,13 @@ from paceline.cli import application
 from paceline.drivers.execute import Recorder
 from paceline.drivers.measure import make_facts
 from paceline.drivers.progress import RunProgress
-from paceline.records.store import read_record, sealed_paths
+from paceline.records.store.folder import read_record, sealed_paths
 from paceline.spec import content
-from paceline.spec.plan import Plan, Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
-from paceline.worker.schedule import Schedule
-from paceline.worker.stopping import Progress
+from paceline.spec.plans.plan import Plan, Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
+from paceline.worker.launches.schedule import Schedule
+from paceline.worker.launches.stopping import Progress
 
 NAMES = ("calibration/zebra", "calibration/apple")
 """In the order asked, which is not that of the alphabet."""

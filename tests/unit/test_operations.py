@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from paceline.base.family import Metric, Parameter, Params, Scalar
-from paceline.base.operation import Operation, family_of, merged
+from paceline.base.families.family import Metric, Parameter, Params, Scalar
+from paceline.base.families.operation import Operation, family_of, merged
 
 
 def parameter(name: str) -> Parameter:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from paceline.base.arguments import DTYPE, WIDE, Argument
-from paceline.base.family import load_family
-from paceline.base.operation import Operation
+from paceline.base.families.arguments import DTYPE, WIDE, Argument
+from paceline.base.families.family import load_family
+from paceline.base.families.operation import Operation
 from paceline.families.collectives.api.problem import Problem
 from paceline.families.collectives.api.strided import layout_of
 from paceline.families.collectives.core.timed_operation import TimedOperation

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from paceline.base.family import Params
+from paceline.base.families.family import Params
 from paceline.families.datasheet_tables import Datasheet
 from paceline.families.training.api.sizes import SIZES, num_symbols, size_of
-from paceline.families.training.core import figures, measurement
-from paceline.families.training.core.metrics import DERIVED, flops_per_token
-from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.data.setting import Setting
+from paceline.families.training.core.loop import figures, measurement
+from paceline.families.training.core.planning.metrics import DERIVED, flops_per_token
 from paceline.families.training.spec import FAMILY
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 PEAK = 1e18
 TOKENS_PER_S = 1000.0

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from paceline.families.training.core.judging import held_to
-from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.data.setting import Setting
+from paceline.families.training.core.loop.judging import held_to
 
 CURVE = [4.0, 3.0]
 

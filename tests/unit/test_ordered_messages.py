@@ -13,7 +13,7 @@ from paceline.families.training.api.pipeline.executor import PipelineReplica
 from paceline.families.training.api.pipeline.ordered import Message, OrderedMessages, messages
 from paceline.families.training.api.pipeline.schedule import Action, Table, times
 from paceline.families.training.api.replica import UnsupportedError
-from paceline.worker.ledger import RENDEZVOUS, Ledger, Operation
+from paceline.worker.communication.ledger import RENDEZVOUS, Ledger, Operation
 
 TECHNIQUES: dict[str, tuple[type[PipelineReplica], int]] = {
     "gpipe": (gpipe.GPipe, 1),

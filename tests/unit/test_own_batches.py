@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset
 
-from paceline.families.training.core.own_data import OwnData, digest_of
-from paceline.families.training.core.own_loading import Named
-from paceline.worker.session import CaseError
+from paceline.families.training.core.own.data import OwnData, digest_of
+from paceline.families.training.core.own.loading import Named
+from paceline.worker.ranks.session import CaseError
 
 SEED = 7
 

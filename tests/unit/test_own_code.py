@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paceline.base.errors import UserError
-from paceline.base.own_code import INSTALLED, find_code, is_reference
+from paceline.base.files.own_code import INSTALLED, find_code, is_reference
 
 NET = "import os\nimport layers\nfrom helpers.more import thing\n\ndef make():\n    from late import x\n"
 

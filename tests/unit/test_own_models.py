@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from paceline.families.training.api.matrices import as_matrix
 from paceline.families.training.api.model import loss_and_gradients, loss_of
 from paceline.families.training.api.own import LossError, OwnBatch, OwnModel, layers_of, scalar
-from paceline.families.training.core.oracle import learnt
-from paceline.families.training.core.own_loading import Named
-from paceline.families.training.core.own_setting import OwnWorkload
+from paceline.families.training.core.own.loading import Named
+from paceline.families.training.core.own.setting import OwnWorkload
+from paceline.families.training.core.proofs.oracle import learnt
 
 
 def batch_of(content: Any, count: int = 4) -> OwnBatch:

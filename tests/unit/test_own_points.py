@@ -12,15 +12,15 @@ from suite_text import load
 
 from paceline.base.aliases import params_first
 from paceline.base.errors import UserError
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.drivers.job import build_job
-from paceline.records.own_code import OWN, own_code_facts, write_code
-from paceline.records.record import Run
+from paceline.records.format.record import Run
+from paceline.records.origin.own_code import OWN, own_code_facts, write_code
 from paceline.spec import content
-from paceline.spec.plan import Plan, Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Plan, Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.footprints import needs_of
 
 SUITE = """\

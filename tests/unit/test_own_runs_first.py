@@ -15,8 +15,8 @@ import paceline
 from paceline.analysis.points import points_of
 from paceline.base.errors import UserError
 from paceline.cli import application
-from paceline.records.store import load
-from paceline.report.summary import summarise, summary_lines
+from paceline.records.store.folder import load
+from paceline.report.summaries.decided import summarise, summary_lines
 from paceline.workflows import stores
 
 OTHER_HOST = "Other CPU, 64 cores, 256 GiB"

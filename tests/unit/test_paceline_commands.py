@@ -13,7 +13,7 @@ import seeds
 import three_suites
 from syntax_trees import nodes_of
 
-from paceline.spec.plan import Selection
+from paceline.spec.plans.plan import Selection
 
 TESTS = Path(__file__).parents[1]
 MODULE = "paceline.cli"

@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 import paceline
 from paceline.base.errors import UserError
-from paceline.base.requirements import lacking
+from paceline.base.techniques.requirements import lacking
 from paceline.cli import application
 from paceline.spec import content
-from paceline.spec.user_techniques import declared
+from paceline.spec.own.techniques import declared
 
 TECHNIQUE = '''"""Does what the backend does."""
 from paceline import technique

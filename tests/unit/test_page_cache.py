@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from test_site import record
 
+from paceline.records.format.record import Event
+from paceline.records.format.record_file import run_id_of
 from paceline.records.identity import utc
-from paceline.records.integrity import append_event, retract
-from paceline.records.record import Event
-from paceline.records.record_file import run_id_of
-from paceline.records.record_writer import RecordWriter
-from paceline.records.store import Loaded, RunRecord, load, record_paths
-from paceline.report import datapages, docpages, pagecache, searchindex
-from paceline.report.boards import Board
-from paceline.report.kinds import boards, runs
-from paceline.report.pagecache import PageCache
-from paceline.report.site import SiteInput, render_site
-from paceline.report.sitedata import Site
+from paceline.records.store.folder import Loaded, RunRecord, load, record_paths
+from paceline.records.store.integrity import append_event, retract
+from paceline.records.store.record_writer import RecordWriter
+from paceline.report.boards.standing import Board
+from paceline.report.site import documents, downloads, page_cache, search
+from paceline.report.site.build import SiteInput, render_site
+from paceline.report.site.data import Site
+from paceline.report.site.kinds import boards, runs
+from paceline.report.site.page_cache import PageCache
 
 HOSTS = ("CPU 0", "CPU 1", "CPU 2")
 
@@ -65,26 +65,26 @@ def costly(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was parsed and packed, while a test looks: documents, and tables as Parquet."""
     found: list[str] = []
     real_page, real_sections, real_parquet = (
-        docpages.doc_page,
-        searchindex.doc_sections,
-        datapages.parquet_bytes,
+        documents.doc_page,
+        search.doc_sections,
+        downloads.parquet_bytes,
     )
 
-    def page(name: str, text: str, docs: Mapping[str, str]) -> docpages.DocPage:
+    def page(name: str, text: str, docs: Mapping[str, str]) -> documents.DocPage:
         found.append(f"page of {name}")
         return real_page(name, text, docs)
 
-    def sections(text: str) -> list[docpages.Section]:
+    def sections(text: str) -> list[documents.Section]:
         found.append(f"sections of {text.split()[1]}")
         return real_sections(text)
 
-    def parquet(rows: Sequence[datapages.Row]) -> bytes:
+    def parquet(rows: Sequence[downloads.Row]) -> bytes:
         found.append("table")
         return real_parquet(rows)
 
-    monkeypatch.setattr(docpages, "doc_page", page)
-    monkeypatch.setattr(searchindex, "doc_sections", sections)
-    monkeypatch.setattr(datapages, "parquet_bytes", parquet)
+    monkeypatch.setattr(documents, "doc_page", page)
+    monkeypatch.setattr(search, "doc_sections", sections)
+    monkeypatch.setattr(downloads, "parquet_bytes", parquet)
     return found
 
 
@@ -182,7 +182,7 @@ def test_a_damaged_entry_is_made_anew(store: Path, drawn: list[str], harm: str) 
                 "cut": data[: len(data) // 2],
                 "swap": bytes_of[number - 1],
                 "empty": b"",
-                "forge": data[:32] + pagecache.zlib.compress(b'["forged"]'),
+                "forge": data[:32] + page_cache.zlib.compress(b'["forged"]'),
             }[harm]
         )
     files, made = again(store, drawn)
@@ -196,7 +196,7 @@ def test_other_code_takes_nothing_and_what_nobody_asked_for_goes(
 ) -> None:
     again(store, drawn)
     before = {path.name for path in (store.parent / "cache").iterdir()}
-    monkeypatch.setattr(pagecache, "code_digest", lambda: "another")
+    monkeypatch.setattr(page_cache, "code_digest", lambda: "another")
     _, made = again(store, drawn)
     assert set(HOSTS) <= set(made)
     assert not before & {path.name for path in (store.parent / "cache").iterdir()}

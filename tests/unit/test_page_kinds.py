@@ -10,9 +10,10 @@ from package_copy import PackageCopy
 from syntax_trees import tree_of
 
 from paceline.base.errors import UserError
-from paceline.base.family import load_family
-from paceline.report import kinds, layouts, site
+from paceline.base.families.family import load_family
+from paceline.report import layouts
 from paceline.report.layout import Layout, layout_of
+from paceline.report.site import build, kinds
 
 TOY = '''"""A toy's page."""
 
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from paceline.report.sitedata import File, PageKind, Site
+from paceline.report.site.data import File, PageKind, Site
 
 
 def pages(site: Site) -> Iterator[File]:
@@ -31,8 +32,8 @@ def pages(site: Site) -> Iterator[File]:
 KIND = PageKind(pages=pages)
 '''
 PATHS = """
-from paceline.records.store import Loaded
-from paceline.report.site import SiteInput, render_site
+from paceline.records.store.folder import Loaded
+from paceline.report.site.build import SiteInput, render_site
 
 files = dict(render_site(SiteInput(loaded=Loaded())))
 print(files.get("toy.html"), *sorted(files))
@@ -41,7 +42,7 @@ print(files.get("toy.html"), *sorted(files))
 
 def test_a_module_more_is_a_kind_of_page_more(copy: PackageCopy) -> None:
     toy, *before = copy.run(PATHS).split()
-    (copy.root / "src" / "paceline" / "report" / "kinds" / "toy.py").write_text(TOY)
+    (copy.root / "src" / "paceline" / "report" / "site" / "kinds" / "toy.py").write_text(TOY)
     *toy_with, after = copy.run(PATHS).strip().split(" ", 2)
     assert toy == "None" and toy_with == ["0", "runs"]
     assert sorted(after.split()) == sorted([*before, "toy.html"])
@@ -50,14 +51,14 @@ def test_a_module_more_is_a_kind_of_page_more(copy: PackageCopy) -> None:
 @pytest.mark.full  # one more is in the gate
 def test_a_module_less_is_a_kind_of_page_less(copy: PackageCopy) -> None:
     _, *before = copy.run(PATHS).split()
-    (copy.root / "src" / "paceline" / "report" / "kinds" / "hardware.py").unlink()
+    (copy.root / "src" / "paceline" / "report" / "site" / "kinds" / "hardware.py").unlink()
     _, *after = copy.run(PATHS).split()
     assert set(before) - set(after) == {"hardware.html"}
 
 
 def test_the_site_names_no_kind() -> None:
     names = {p.stem for p in Path(kinds.__path__[0]).glob("*.py")} - {"__init__"}
-    for file in (site.__file__, kinds.__file__):
+    for file in (build.__file__, kinds.__file__):
         tree = tree_of(Path(str(file)).read_text())
         texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)}
         imported = {a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}

@@ -10,9 +10,9 @@ from test_site import SUITE, Page, record, render
 
 from paceline.analysis.compare import compare_points, duels, ranks
 from paceline.analysis.points import points_of
-from paceline.records.store import RunRecord
-from paceline.report.boards import Board, select
-from paceline.report.pairpages import duel_text, machine_grid, on_machines, pair_grid
+from paceline.records.store.folder import RunRecord
+from paceline.report.boards.pairs import duel_text, machine_grid, on_machines, pair_grid
+from paceline.report.boards.standing import Board, select
 
 ELSEWHERE = "Another CPU, 2 cores"
 

@@ -9,9 +9,10 @@ from typing import get_args
 import pytest
 
 from paceline.base.errors import UserError
-from paceline.base.technique import read_source
-from paceline.spec import content, yamlfile
-from paceline.spec.papers import Paper, load_papers
+from paceline.base.techniques.technique import read_source
+from paceline.spec import content
+from paceline.spec.files import yaml_file
+from paceline.spec.ledger.papers import Paper, load_papers
 
 ROOT = content.shipped_root()
 LEDGER = ROOT / "baselines" / "papers.yaml"
@@ -36,7 +37,7 @@ def ledger(folder: Path, text: str) -> Path:
 
 
 def test_the_ledger_lists_246_papers_under_distinct_slugs() -> None:
-    slugs = [entry["slug"] for entry in yamlfile.load(LEDGER).data]
+    slugs = [entry["slug"] for entry in yaml_file.load(LEDGER).data]
     assert len(slugs) == len(set(slugs)) == 246
     assert list(load_papers(LEDGER)) == slugs
 
@@ -129,7 +130,7 @@ def cited_by_techniques() -> set[tuple[str, str]]:
 def cited_by_claims() -> set[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     for path in sorted((ROOT / "suites").rglob("*.yaml")):
-        for claim in yamlfile.load(path).data.get("claims", []):
+        for claim in yaml_file.load(path).data.get("claims", []):
             if "paper" in claim:  # a bound of the suite's own cites none
                 found.add((str(path.relative_to(ROOT)), claim["paper"]))
     return found

@@ -6,7 +6,7 @@ import pytest
 import record_factory as factory
 
 from paceline.analysis.points import points_of
-from paceline.report.tradeoffs import split_charts
+from paceline.report.points.tradeoffs import split_charts
 
 
 def note_of(parts_s: float, call_s: float) -> str:

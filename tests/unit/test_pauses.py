@@ -14,7 +14,7 @@ from torch import Tensor
 from paceline.families.kernels.core.timing_process import passes
 from paceline.families.kernels.core.timing_process.pauses import Pause
 from paceline.families.kernels.core.timing_process.working_set import WorkingSet
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 CALLS = 8
 DEVICES = [torch.device("cpu"), torch.device("cuda")]

@@ -17,7 +17,7 @@ from paceline.families.training.api.model import next_symbol_loss
 from paceline.families.training.api.pipeline.deferred import WeightGradients, accumulate
 from paceline.families.training.api.pipeline.schedule import Action, ScheduleError, Table, check, most_live
 from paceline.families.training.ops.pipeline_parallel.simulator import Simulated, Times, simulate
-from paceline.worker.session import UnsupportedError
+from paceline.worker.ranks.session import UnsupportedError
 
 TABLES: dict[str, Callable[[int, int], Table]] = {
     "gpipe": gpipe.table,

@@ -19,9 +19,9 @@ from own_time import least_seconds, lines_of
 
 from paceline.base.errors import UserError
 from paceline.spec import content
-from paceline.spec.plan import Plan, Selection, canonical, make_plan
-from paceline.spec.profile import RunnerProfile, load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Plan, Selection, canonical, make_plan
+from paceline.spec.profiles.profile import RunnerProfile, load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 
 def runner(name: str = "local-cpu") -> RunnerProfile:

@@ -16,17 +16,17 @@ from test_claims import claim, facts, paper, record
 from paceline.analysis.claims import ClaimResult, evaluate
 from paceline.analysis.headlines import ledger
 from paceline.base.errors import UserErrors
-from paceline.base.family import family_names, load_family
-from paceline.base.quantities import Witness
+from paceline.base.families.family import family_names, load_family
+from paceline.base.families.quantities import Witness
 from paceline.cli import application
-from paceline.records.names import named_today
-from paceline.records.provenance import suite_facts
-from paceline.records.store import RunRecord
-from paceline.report.premisetext import premises_text, said_text, scale_text, settled_text
+from paceline.records.format.earlier_names import named_today
+from paceline.records.origin.provenance import suite_facts
+from paceline.records.store.folder import RunRecord
+from paceline.report.claims.premises import premises_text, said_text, scale_text, settled_text
 from paceline.spec import content
-from paceline.spec.grammar import Claim
-from paceline.spec.premises import Premise
-from paceline.spec.suite_file import load_suite
+from paceline.spec.ledger.premises import Premise
+from paceline.spec.suites.grammar import Claim
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.claiming import claim_counts, claim_facts
 
 SLOW = {"ratio_at_most": 0.8}

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.base.errors import PrerequisiteError, UserError, UserErrors
-from paceline.families.reasoning.core import problem_rows
-from paceline.families.reasoning.core.problem_files import FORMATS, TextProblem, draw, fingerprint, read
+from paceline.families.reasoning.core.problems import rows as problems_rows
+from paceline.families.reasoning.core.problems.files import FORMATS, TextProblem, draw, fingerprint, read
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 
@@ -265,7 +265,7 @@ def test_reading_that_takes_too_long_is_told(monkeypatch: pytest.MonkeyPatch) ->
     def slow(*_: object, **__: object) -> None:
         raise subprocess.TimeoutExpired("read", 1)
 
-    monkeypatch.setattr(problem_rows.subprocess, "run", slow)
+    monkeypatch.setattr(problems_rows.subprocess, "run", slow)
     assert "it was not read within 3600 s" in message("gsm8k", f"someone/problems@{REVISION}")
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from paceline.base.errors import UserError, UserErrors
-from paceline.families.reasoning.core.problem_files import read
-from paceline.families.reasoning.core.problem_tables import Columns
+from paceline.families.reasoning.core.problems.files import read
+from paceline.families.reasoning.core.problems.tables import Columns
 from paceline.workflows.evaluation.asked import Asked, problems_of
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from paceline.base.errors import UserError
 from paceline.spec import content
-from paceline.spec.profile import RunnerProfile, load_runner, runner_schema
+from paceline.spec.profiles.profile import RunnerProfile, load_runner, runner_schema
 
 LEGAL = """\
 runner: example

@@ -8,10 +8,10 @@ import pytest
 from test_load_log import DONE, answered, event, token
 
 from paceline.families.serving.core.load.calls import Call, Messages, Prompt, prompt_lengths
-from paceline.families.serving.core.load.definitions import became
-from paceline.families.serving.core.load.entries import Log, read_log, write_log
-from paceline.families.serving.core.load.outcomes import Outcome, outcomes_of
-from paceline.families.serving.core.load.prompts import (
+from paceline.families.serving.core.load.log.definitions import became
+from paceline.families.serving.core.load.log.entries import Log, read_log, write_log
+from paceline.families.serving.core.load.log.outcomes import Outcome, outcomes_of
+from paceline.families.serving.core.load.log.prompts import (
     cached_share,
     shared_beginnings,
     told_of_prompts,

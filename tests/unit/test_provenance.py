@@ -12,14 +12,14 @@ import jsonschema
 import pytest
 import suite_text
 
-from paceline.records.integrity import verify
-from paceline.records.provenance import code_state, suite_facts, technique_facts
-from paceline.records.record import record_schema
-from paceline.records.record_file import content_of, is_packed, lines_of
-from paceline.records.store import RunRecord, read_record, record_paths
+from paceline.records.format.record import record_schema
+from paceline.records.format.record_file import content_of, is_packed, lines_of
+from paceline.records.origin.provenance import code_state, suite_facts, technique_facts
+from paceline.records.store.folder import RunRecord, read_record, record_paths
+from paceline.records.store.integrity import verify
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
 
 PLANTED = "S3cr3t-9f2c"
 ENVIRONMENT = {

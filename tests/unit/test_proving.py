@@ -17,8 +17,8 @@ from paceline.cli import application
 from paceline.drivers.machine import lease, portrait
 from paceline.drivers.machine.portrait import Portrait
 from paceline.drivers.machine.state import STATE_VARIABLE
-from paceline.families.serving.core.load.certificate import SAYS_NOTHING
-from paceline.records.proofs import Proof, ProofReport, path_of, read_reports, write_report
+from paceline.families.serving.core.load.findings.certificate import SAYS_NOTHING
+from paceline.records.store.proofs import Proof, ProofReport, path_of, read_reports, write_report
 from paceline.workflows import proving
 from paceline.workflows.proving import facts_of, prove
 

@@ -11,14 +11,14 @@ from click.testing import CliRunner
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.cli import application
 from paceline.families.training.api.model import Transformer, loss_and_gradients, next_symbol_loss
 from paceline.families.training.api.sizes import SIZES, Size, num_symbols, size_of
-from paceline.families.training.core.footprint import footprint
-from paceline.families.training.core.legality import problems
-from paceline.families.training.core.parameters import KEPT, RECOMPUTED
-from paceline.families.training.core.transients import Transients
+from paceline.families.training.core.memory.footprint import footprint
+from paceline.families.training.core.memory.transients import Transients
+from paceline.families.training.core.planning.legality import problems
+from paceline.families.training.core.planning.parameters import KEPT, RECOMPUTED
 from paceline.families.training.ops.data_parallel.spec import own_problems
 
 PUBLISHED = {

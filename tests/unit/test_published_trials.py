@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from paceline.base.family import load_family
-from paceline.records import record_file
-from paceline.records.store import record_paths
+from paceline.base.families.family import load_family
+from paceline.records.format import record_file
+from paceline.records.store.folder import record_paths
 from paceline.spec import content
-from paceline.spec.grammar import Tuning
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.grammar import Tuning
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.stats.estimates import Launches
 from paceline.stats.unpaired import compare_unpaired_difference
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import paceline
 from paceline.base.errors import IncorrectError, InfrastructureError, UserError
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.cli import application
 from paceline.spec.content import shipped_root
 from paceline.workflows import api

@@ -15,9 +15,9 @@ import torch
 
 from paceline.drivers.job import RUN_SCRIPT
 from paceline.families.kernels.api.problem import Problem, default_workers
-from paceline.worker.fork_server import AUTOLOAD, environment_of
-from paceline.worker.host import allowed_environment
-from paceline.worker.process import scrub_environment
+from paceline.worker.machine.host import allowed_environment
+from paceline.worker.processes.fork_server import AUTOLOAD, environment_of
+from paceline.worker.processes.process import scrub_environment
 
 NEEDED = {
     # CANN's set_env.sh, and what torch_npu reads

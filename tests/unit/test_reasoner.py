@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from paceline.families.reasoning.core import problems
 from paceline.families.reasoning.core.language import Draw, LanguageModel, Piece
-from paceline.families.reasoning.core.problems import (
+from paceline.families.reasoning.core.problems import embedded
+from paceline.families.reasoning.core.problems.embedded import (
     END,
     LEVELS,
     MAX_PROBE_TOKENS,
@@ -117,10 +117,10 @@ class TestProblems:
         one = draw(0, 1, levels=(3,))[0]
         rng = random.Random(5)
         sides = [
-            problems._is_held_out(problems.branches(problems.one_problem(rng, 2, held_out=False).prompt))
+            embedded._is_held_out(embedded.branches(embedded.one_problem(rng, 2, held_out=False).prompt))
             for _ in range(500)
         ]
-        assert not any(sides) and problems._is_held_out(problems.branches(one.prompt))
+        assert not any(sides) and embedded._is_held_out(embedded.branches(one.prompt))
 
     def test_a_draw_follows_from_its_seed_and_fewer_are_the_beginning_of_more(self) -> None:
         many = draw(7, 60, levels=(2, 5))
@@ -144,7 +144,7 @@ class TestProblems:
             assert problem.answer == str(total % 19)
 
     def test_levels_from_three_on_come_with_several_branches(self) -> None:
-        found = {len(problems.branches(p.prompt)) for p in draw(0, 200, levels=(7, 8, 9, 10))}
+        found = {len(embedded.branches(p.prompt)) for p in draw(0, 200, levels=(7, 8, 9, 10))}
         assert found == {1, 2, 3, 4}
 
     @pytest.mark.parametrize(("count", "levels"), [(-1, (1,)), (1, ()), (1, (0,)), (1, (11,)), (400, (1,))])
@@ -170,7 +170,7 @@ class TestProblems:
     )
     def test_what_is_no_problem_has_no_branches(self, text: str) -> None:
         with pytest.raises(ValueError, match=r"no problem|no chain"):
-            problems.branches(encode(text))
+            embedded.branches(encode(text))
 
     @pytest.mark.parametrize(
         ("text", "answer"),
@@ -220,7 +220,7 @@ class TestTeacher:
         plain = [f for f in facts if f not in believed]
 
         def wrong(teacher: object, some: list[tuple[int, str, int]]) -> float:
-            flags = [step(*f, teacher, rng) != problems.applied(*f) for _ in range(20) for f in some]
+            flags = [step(*f, teacher, rng) != embedded.applied(*f) for _ in range(20) for f in some]
             return sum(flags) / len(flags)
 
         assert wrong(NOISY, [f for f in plain if f[1] != "*"]) == pytest.approx(0.10, abs=0.01)
@@ -230,7 +230,7 @@ class TestTeacher:
 
     def test_a_misconception_is_wrong_and_never_changes(self) -> None:
         believed = {b: misconception(4, "*", b, 1.0) for b in range(1, 19)}
-        assert all(wrong != problems.applied(4, "*", b) for b, wrong in believed.items())
+        assert all(wrong != embedded.applied(4, "*", b) for b, wrong in believed.items())
         assert believed == {b: misconception(4, "*", b, 1.0) for b in range(1, 19)}
         assert len(set(believed.values())) > 5
 
@@ -266,7 +266,7 @@ class TestTraining:
 
     def test_rows_are_nearly_full_and_hold_whole_examples(self) -> None:
         source = batches(RECIPES["weak"])
-        full = [(next(source).tokens_BT != problems.PADDING).double().mean().item() for _ in range(20)]
+        full = [(next(source).tokens_BT != embedded.PADDING).double().mean().item() for _ in range(20)]
         assert sum(full) / len(full) > 0.85
 
     def test_training_repeats_itself_and_its_file_can_be_read(self, tmp_path: Path) -> None:
@@ -567,9 +567,9 @@ class TestEngine:
     def test_steps_are_scored_alike_in_any_company_and_behind_steps_scored_before(
         self, weak: Reasoner
     ) -> None:
-        problems = draw(11, 40, levels=(1, 4, 9))
+        embedded = draw(11, 40, levels=(1, 4, 9))
         shuffled, texts, begins = random.Random(5), {}, {}
-        for n, problem in enumerate(problems):
+        for n, problem in enumerate(embedded):
             texts[n] = [*problem.prompt, *(shuffled.randrange(19) for _ in range(40))]
             begins[n] = len(problem.prompt)
         found: dict[int, list[float]] = {n: [] for n in texts}
@@ -583,7 +583,7 @@ class TestEngine:
         for n, text in texts.items():
             logits = weak._network(torch.tensor([text]))[0, :-1].log_softmax(-1)
             want = logits.gather(1, torch.tensor(text)[1:, None])[:, 0].tolist()
-            assert found[n] == pytest.approx(want[len(problems[n].prompt) - 1 :], abs=1e-9)
+            assert found[n] == pytest.approx(want[len(embedded[n].prompt) - 1 :], abs=1e-9)
 
     def test_a_trace_ends_at_the_longest_context(self, weak: Reasoner) -> None:
         prompt = encode("Q T1 3 + 4 ?") * 36

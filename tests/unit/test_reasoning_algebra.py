@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from paceline.families.reasoning.core.language import Draw, Piece
-from paceline.families.reasoning.core.problems import CONCLUSION, SEGMENT_END, branches, draw, encode
+from paceline.families.reasoning.core.problems.embedded import CONCLUSION, SEGMENT_END, branches, draw, encode
 from paceline.families.reasoning.core.reasoner import Reasoner, weights_path
 from paceline.families.reasoning.core.reasoner.network import NORM_EPSILON, Network, rotary_tables, rotated
 from paceline.families.reasoning.core.reasoner.weights import read

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from scripted_model import ANSWER, CONCLUSION, END, PART_END, PARTS, STEP_END, ScriptedModel, read
 
-from paceline.base.technique import REGISTRY
+from paceline.base.techniques.technique import REGISTRY
 from paceline.families.reasoning.api import votes
 from paceline.families.reasoning.api.requests import (
     Branch,
@@ -32,13 +32,13 @@ from paceline.families.reasoning.api.requests import (
     Share,
     Task,
 )
-from paceline.families.reasoning.core.archive import Archive, Recording
-from paceline.families.reasoning.core.executor import MOST_WAITING, Executor
 from paceline.families.reasoning.core.language import Continuation, Draw, LanguageModel
-from paceline.families.reasoning.core.models import Models
-from paceline.families.reasoning.core.question_state import NO_TRACE, Script
-from paceline.families.reasoning.core.refusals import PlanError
-from paceline.families.reasoning.core.replay import MissingTraceError, Replay
+from paceline.families.reasoning.core.questions.executor import MOST_WAITING, Executor
+from paceline.families.reasoning.core.questions.models import Models
+from paceline.families.reasoning.core.questions.refusals import PlanError
+from paceline.families.reasoning.core.questions.state import NO_TRACE, Script
+from paceline.families.reasoning.core.recordings.archive import Archive, Recording
+from paceline.families.reasoning.core.recordings.replay import MissingTraceError, Replay
 from paceline.spec import content
 
 PROMPT = (7, 7, 7)

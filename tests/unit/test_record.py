@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from paceline.base.eventfile import read_events
+from paceline.base.files.events import read_events
+from paceline.records.format.record import STATUSES, Event, dump_line, parse_line, record_schema
 from paceline.records.identity import host_class, new_run_id, record_id, series_key, utc
-from paceline.records.record import STATUSES, Event, dump_line, parse_line, record_schema
 from paceline.spec.content import shipped_root
 
 RUN = factory.make_run()

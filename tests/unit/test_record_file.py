@@ -22,11 +22,8 @@ from hypothesis import strategies as st
 
 from paceline.base.errors import UserError
 from paceline.cli import application
-from paceline.records import integrity, record_file
-from paceline.records.integrity import compact, compress, verify
-from paceline.records.manifest import MANIFEST, read_manifest
-from paceline.records.merging import merge
-from paceline.records.record_file import (
+from paceline.records.format import record_file
+from paceline.records.format.record_file import (
     MEMBER_BYTES,
     content_of,
     lines_of,
@@ -37,8 +34,12 @@ from paceline.records.record_file import (
     read_piece,
     run_id_of,
 )
-from paceline.records.record_writer import RecordWriter
-from paceline.records.store import RunRecord, is_recorded, load, read_record, record_paths
+from paceline.records.store import integrity
+from paceline.records.store.folder import RunRecord, is_recorded, load, read_record, record_paths
+from paceline.records.store.integrity import compact, compress, verify
+from paceline.records.store.manifest import MANIFEST, read_manifest
+from paceline.records.store.merging import merge
+from paceline.records.store.record_writer import RecordWriter
 
 LINES = st.lists(st.binary(max_size=400).map(lambda b: b.replace(b"\n", b"") + b"\n"), max_size=40)
 
@@ -73,7 +74,7 @@ def test_the_same_lines_give_the_same_bytes_without_a_time_or_a_name(tmp_path: P
     content = line * (2 * MEMBER_BYTES // len(line) + 1)
     data = pack(content)
     assert data[:8] == b"\x1f\x8b\x08\x00" + bytes(4)  # no flags (no name), time 0
-    fresh = "import sys; from paceline.records.record_file import pack"
+    fresh = "import sys; from paceline.records.format.record_file import pack"
     fresh += "; sys.stdout.buffer.write(pack(sys.stdin.buffer.read()))"
     told = subprocess.run([sys.executable, "-c", fresh], input=content, capture_output=True, check=True)
     assert told.stdout == data

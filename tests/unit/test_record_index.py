@@ -9,13 +9,13 @@ import record_factory as factory
 from test_page_cache import HOSTS, write
 
 from paceline.base.errors import UserError
-from paceline.records import recordindex
-from paceline.records.record import Measurement
-from paceline.records.recordindex import SUFFIX, Lines, RecordIndex
-from paceline.records.store import Place, RunRecord, load, read_record, record_paths
-from paceline.report.indexing import make_indexes, writing_jobs
-from paceline.report.pagecache import PageCache
-from paceline.report.site import SiteInput, render_site
+from paceline.records.format.record import Measurement
+from paceline.records.store import index as store_index
+from paceline.records.store.folder import Place, RunRecord, load, read_record, record_paths
+from paceline.records.store.index import SUFFIX, Lines, RecordIndex
+from paceline.report.site.build import SiteInput, render_site
+from paceline.report.site.indexing import make_indexes, writing_jobs
+from paceline.report.site.page_cache import PageCache
 
 
 @pytest.fixture
@@ -44,13 +44,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def whole(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Files that were read as a whole."""
     found: list[Path] = []
-    real = recordindex.read_placed
+    real = store_index.read_placed
 
     def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
         found.append(path)
         return real(path)
 
-    monkeypatch.setattr(recordindex, "read_placed", read_placed)
+    monkeypatch.setattr(store_index, "read_placed", read_placed)
     return found
 
 
@@ -140,7 +140,7 @@ def test_a_metric_that_its_family_tells_otherwise_by_now_is_looked_into(
     store: Path, whole: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     indexed(store)
-    monkeypatch.setattr(recordindex, "mistold", lambda family, metric: "another direction")
+    monkeypatch.setattr(store_index, "mistold", lambda family, metric: "another direction")
     whole.clear()
     indexed(store)
     assert len(whole) == len(HOSTS)
@@ -149,7 +149,7 @@ def test_a_metric_that_its_family_tells_otherwise_by_now_is_looked_into(
 def test_a_long_line_is_read_when_its_fields_are_asked_for(
     store: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recordindex, "MOST_BYTES", 10)
+    monkeypatch.setattr(store_index, "MOST_BYTES", 10)
     indexed(store)
     one = indexed(store)[1][0].measurements[0]
     assert one.value is not None

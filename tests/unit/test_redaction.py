@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.base.redaction import names_a_secret, redact, redact_arguments, redact_source
-from paceline.worker.host import allowed_environment
+from paceline.worker.machine.host import allowed_environment
 
 SECRET = st.text("abcXYZ0189+/_-.", min_size=8, max_size=24).map("S3cr3t".__add__)
 NAMES = st.sampled_from(

@@ -19,14 +19,19 @@ from paceline.families.training.api import model as model_module
 from paceline.families.training.api.model import Transformer, causal_attention
 from paceline.families.training.api.replica import FlatReplica, Replica
 from paceline.families.training.api.sizes import SIZES
-from paceline.families.training.core import gate, oracle, repeatability
-from paceline.families.training.core.corpus import markov
-from paceline.families.training.core.repeatability import Repeated, deterministic, deviation, leave_repeated
-from paceline.families.training.core.serial import gradient_of
-from paceline.families.training.core.setting import Setting
-from paceline.worker.comm import Comm
-from paceline.worker.session import CaseError, Control
-from paceline.worker.transport import ThreadHub, ThreadTransport
+from paceline.families.training.core.data.corpus import markov
+from paceline.families.training.core.data.setting import Setting
+from paceline.families.training.core.proofs import gate, oracle, repeatability
+from paceline.families.training.core.proofs.repeatability import (
+    Repeated,
+    deterministic,
+    deviation,
+    leave_repeated,
+)
+from paceline.families.training.core.proofs.serial import gradient_of
+from paceline.worker.communication.comm import Comm
+from paceline.worker.communication.transport import ThreadHub, ThreadTransport
+from paceline.worker.ranks.session import CaseError, Control
 
 RATE = 0.01
 JOIN_S = 120

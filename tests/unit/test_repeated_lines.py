@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from paceline.records import repeated_lines
-from paceline.records.limits import said
-from paceline.records.record import Measurement, dump_line, parse_line
-from paceline.records.record_file import lines_of
-from paceline.records.repeated_lines import RepeatedLines
-from paceline.records.store import read_record, record_paths
+from paceline.records.format import repeated_lines
+from paceline.records.format.limits import said
+from paceline.records.format.record import Measurement, dump_line, parse_line
+from paceline.records.format.record_file import lines_of
+from paceline.records.format.repeated_lines import RepeatedLines
+from paceline.records.store.folder import read_record, record_paths
 from paceline.spec.content import shipped_root
 
 RUN = factory.make_run()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paceline.base.errors import UserError
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.families.programs.api.program import command_words, reported_lines, variables
 from paceline.families.programs.core.reported import (
     ReadingError,

@@ -16,15 +16,15 @@ from click.testing import CliRunner, Result
 from paceline.base.errors import EXIT_INCOMPARABLE, UserError
 from paceline.calibration.trials import run_suite, shorten
 from paceline.cli import application
-from paceline.cli.reproduce import Target, differences, find_target, plan_again
+from paceline.cli.reproducing.reproduce import Target, differences, find_target, plan_again
 from paceline.drivers.machine.hostclass import class_here
-from paceline.records import store as stores
+from paceline.records.format.record_file import run_id_of
 from paceline.records.identity import new_run_id, record_id
-from paceline.records.provenance import code_state
-from paceline.records.record_file import run_id_of
-from paceline.records.store import RunRecord, load, read_record
+from paceline.records.origin.provenance import code_state
+from paceline.records.store import folder as stores
+from paceline.records.store.folder import RunRecord, load, read_record
 from paceline.spec import content
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite_file import load_suite
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("it began to measure")
 
     for name in ("measure", "measure_as_it_was", "occupied"):
-        monkeypatch.setattr(f"paceline.cli.reproduce.{name}", refuse)
+        monkeypatch.setattr(f"paceline.cli.reproducing.reproduce.{name}", refuse)
 
 
 @pytest.mark.parametrize("code", ["here", "record"])
@@ -209,7 +209,9 @@ def test_a_dry_run_reads_one_record_however_many_the_store_has(
         factory.simple(tmp_path)
     read: list[Path] = []
     placed = stores.read_placed
-    monkeypatch.setattr("paceline.records.store.read_placed", lambda path: read.append(path) or placed(path))
+    monkeypatch.setattr(
+        "paceline.records.store.folder.read_placed", lambda path: read.append(path) or placed(path)
+    )
     for name in (record.run_id, record.measurements[-1].record_id):
         told = reproduce(tmp_path, name, "--dry-run", "--code", "here")
         assert told.exit_code == 0, told.output

@@ -10,9 +10,9 @@ import record_factory as factory
 from click.testing import CliRunner, Result
 
 from paceline.cli import application
-from paceline.records.own_techniques import MAX_SOURCE_BYTES, write_sources
-from paceline.records.record import Run
-from paceline.records.store import load, read_record
+from paceline.records.format.record import Run
+from paceline.records.origin.own_techniques import MAX_SOURCE_BYTES, write_sources
+from paceline.records.store.folder import load, read_record
 
 MINE = '''"""A clock that is invented; no paper."""
 

@@ -8,7 +8,7 @@ import pytest
 import record_factory as factory
 
 from paceline.analysis.reproduction import cannot, judge_reproduction, same_code
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 
 STEADY = [1.00, 1.01, 0.99, 1.02, 1.00]
 

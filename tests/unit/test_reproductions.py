@@ -11,12 +11,12 @@ from test_claims import WOBBLE, claim, facts, paper, record
 from paceline.analysis.claim_verdicts import has_width
 from paceline.analysis.claims import ClaimResult, evaluate
 from paceline.analysis.headlines import LedgerRow, ledger
-from paceline.records.store import RunRecord
-from paceline.report.headlinetext import headline_cells, null_text
+from paceline.records.store.folder import RunRecord
+from paceline.report.claims.headlines import headline_cells, null_text
 from paceline.report.html import Cell, rows_grid
 from paceline.spec import content
-from paceline.spec.papers import Headline, load_papers
-from paceline.spec.suite_file import load_suite
+from paceline.spec.ledger.papers import Headline, load_papers
+from paceline.spec.suites.suite_file import load_suite
 from paceline.stats.estimates import Estimate
 
 SLOW = {"ratio_at_most": 1.05}

@@ -23,14 +23,14 @@ from paceline.analysis.compare import compare_points
 from paceline.analysis.points import points_of
 from paceline.base.errors import PrerequisiteError, UserError
 from paceline.cli import application
-from paceline.records.store import RunRecord
-from paceline.report.figures import figures, png
-from paceline.report.latex import comment, escape, latex_document
-from paceline.report.prometheus import metric_name, prometheus_text
-from paceline.report.pullrequests import MOST_CHARACTERS, change_text, summary_text
-from paceline.report.shown import verdict_text
-from paceline.report.summary import summarise_comparisons
-from paceline.report.tables import Table, effect_text, suite_tables
+from paceline.records.store.folder import RunRecord
+from paceline.report.exports.figures import figures, png
+from paceline.report.exports.latex import comment, escape, latex_document
+from paceline.report.exports.prometheus import metric_name, prometheus_text
+from paceline.report.summaries.decided import summarise_comparisons
+from paceline.report.summaries.pull_request import MOST_CHARACTERS, change_text, summary_text
+from paceline.report.tables.results import Table, effect_text, suite_tables
+from paceline.report.words.estimates import verdict_text
 
 SIZES = (4096, 65536, 1 << 20)
 SVG = "{http://www.w3.org/2000/svg}"

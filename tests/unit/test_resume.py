@@ -18,12 +18,12 @@ from paceline.drivers.execute import JOBS
 from paceline.drivers.job import build_job
 from paceline.drivers.measure import make_facts
 from paceline.records.identity import new_run_id
-from paceline.records.storage import check_writable, resume_command
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
+from paceline.records.store.storage import check_writable, resume_command
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ import pytest
 from package_copy import PACKAGE, PackageCopy
 from syntax_trees import nodes_of
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.families import collectives
 from paceline.spec import content
-from paceline.worker.source import source_problems
+from paceline.worker.fences.source import source_problems
 
 FAMILY = PACKAGE / "families" / "collectives"
 OPERATIONS = tuple(load_family("collectives").operations)
@@ -23,11 +23,11 @@ SCENARIOS = ("churn", "fault_localisation")
 PLANS_ALL_OTHERS = """
 import sys
 from pathlib import Path
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 removed, *paths = sys.argv[1:]
 family = load_family("collectives")
@@ -39,10 +39,10 @@ plan = make_plan([load_suite(Path(p)) for p in paths], runner, Selection(tier="s
 assert plan.blocks
 """
 TOY = """
-from paceline.families.collectives.core.legality import estimate_s, problems
-from paceline.families.collectives.core.metrics import CALL
-from paceline.families.collectives.core.operation import CollectiveOperation
-from paceline.families.collectives.core.parameters import SIZED
+from paceline.families.collectives.core.planning.legality import estimate_s, problems
+from paceline.families.collectives.core.planning.metrics import CALL
+from paceline.families.collectives.core.planning.operation import CollectiveOperation
+from paceline.families.collectives.core.planning.parameters import SIZED
 
 OPERATION = CollectiveOperation(
     name="toy",
@@ -57,8 +57,8 @@ OPERATION = CollectiveOperation(
 )
 """
 SEES_THE_TOY = """
-from paceline.base.family import load_family
-from paceline.families.collectives.core.sizes import element_count
+from paceline.base.families.family import load_family
+from paceline.families.collectives.core.planning.sizes import element_count
 
 family = load_family("collectives")
 assert family.parameter("op").choices[-1] == "toy"

@@ -11,18 +11,18 @@ import pytest
 from package_copy import PACKAGE, PackageCopy
 from syntax_trees import nodes_of
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.families.kernels import api
 
 FAMILY = PACKAGE / "families" / "kernels"
 OPERATIONS = tuple(load_family("kernels").operations)
 PLANS_ALL_OTHERS = """
 import sys
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 removed = sys.argv[1]
 assert removed not in load_family("kernels").operations
@@ -35,9 +35,9 @@ assert plan.blocks
 print(len(paths))
 """
 TOY_SPEC = """
-from paceline.families.kernels.core.arithmetic import Arithmetic, integer
-from paceline.families.kernels.core.operation import timed
-from paceline.families.kernels.core.parameters import SIZE_BYTES
+from paceline.families.kernels.core.planning.arithmetic import Arithmetic, integer
+from paceline.families.kernels.core.planning.operation import timed
+from paceline.families.kernels.core.planning.parameters import SIZE_BYTES
 
 OPERATION = timed(
     name="toy",
@@ -49,7 +49,7 @@ OPERATION = timed(
 )
 """
 SEES_THE_TOY = """
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 
 family = load_family("kernels")
 assert family.parameter("op").choices[-1] == "toy"
@@ -111,7 +111,7 @@ HELD_BY_HAND_BEFORE = frozenset(
 BESIDE_THE_FAMILY = frozenset(
     {
         *("builtins", "json", "json.encoder", "socket"),
-        *("paceline.worker.channel", "paceline.worker.guard", "paceline.worker.loading"),
+        *("paceline.worker.channel", "paceline.worker.fences.guard", "paceline.worker.ranks.loading"),
     }
 )
 

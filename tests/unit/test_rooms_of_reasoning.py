@@ -7,17 +7,17 @@ import pkgutil
 import pytest
 from package_copy import PackageCopy
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.families.reasoning import api
 
 OPERATIONS = tuple(load_family("reasoning").operations)
 PLANS_ALL_OTHERS = """
 import sys
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 removed = sys.argv[1]
 assert removed not in load_family("reasoning").operations
@@ -30,9 +30,9 @@ assert plan.blocks
 print(len(paths))
 """
 TOY = """
-from paceline.base.operation import Operation
-from paceline.families.reasoning.core.metrics import token_metric
-from paceline.families.reasoning.core.parameters import QUESTIONS
+from paceline.base.families.operation import Operation
+from paceline.families.reasoning.core.planning.metrics import token_metric
+from paceline.families.reasoning.core.planning.parameters import QUESTIONS
 
 OPERATION = Operation(
     name="toy",
@@ -44,7 +44,7 @@ OPERATION = Operation(
 )
 """
 SEES_THE_TOY = """
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 
 family = load_family("reasoning")
 assert "toy" in family.parameter("op").choices
@@ -83,11 +83,22 @@ def test_a_new_folder_is_a_new_operation(copy: PackageCopy) -> None:
 HELD_BY_HAND_BEFORE = {
     "api": ("requests", "tool_calls", "votes"),
     "core": (
-        *("archive", "estimates", "executor", "lineage", "models", "outside", "pairs", "pool", "problems"),
-        *("question_state", "reading", "refusals", "replay", "service", "setting", "sources", "textual"),
-        *("answer_text", "grading", "grading_service", "language", "problem_files", "problem_rows"),
-        *("recorded", "trace_files"),
+        *(
+            "answers.text",
+            "estimates",
+            "grading.free_text",
+            "grading.service",
+            "language",
+            "outside",
+            "pairs",
+        ),
+        *("problems.embedded", "problems.files", "problems.rows"),
     ),
+    "core.block": ("pool", "recorded", "setting", "sources"),
+    "core.questions": (
+        *("executor", "lineage", "models", "reading", "refusals", "service", "state", "textual"),
+    ),
+    "core.recordings": ("archive", "replay", "trace_files"),
     "core.backends": (
         *("endpoint_errors", "openai_model", "pretrained", "slot_cache", "token_texts"),
         "transformers_model",

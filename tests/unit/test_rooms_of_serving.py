@@ -8,18 +8,18 @@ import pkgutil
 import pytest
 from package_copy import PackageCopy
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.families.serving import api
 from paceline.families.serving.core.sealed import all_loaded
 
 OPERATIONS = tuple(load_family("serving").operations)
 PLANS_ALL_OTHERS = """
 import sys
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 removed = sys.argv[1]
 assert removed not in load_family("serving").operations
@@ -32,9 +32,9 @@ assert plan.blocks
 print(len(paths))
 """
 TOY = """
-from paceline.base.operation import Operation
-from paceline.families.serving.core.parameters import REQUESTS
-from paceline.families.serving.core.metrics import PREFIX_CACHE_HIT_RATE
+from paceline.base.families.operation import Operation
+from paceline.families.serving.core.planning.parameters import REQUESTS
+from paceline.families.serving.core.planning.metrics import PREFIX_CACHE_HIT_RATE
 
 OPERATION = Operation(
     name="toy",
@@ -46,7 +46,7 @@ OPERATION = Operation(
 )
 """
 SEES_THE_TOY = """
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 
 family = load_family("serving")
 assert "toy" in family.parameter("op").choices
@@ -99,10 +99,10 @@ def test_all_that_draws_counts_and_judges_in_ranks_is_sealed(operation: str) -> 
     often = {m.__name__ for m in runner.sealed((operation,))}
     seldom = {m.__name__ for m in runner.sealed_seldom((operation,))}
     wanted = {f"paceline.families.serving.{name}" for name in HELD_BY_HAND_BEFORE[operation]}
-    assert wanted | {"paceline.worker.comm"} <= seldom
+    assert wanted | {"paceline.worker.communication.comm"} <= seldom
     assert f"paceline.families.serving.ops.{operation}.candidate" in often <= seldom
     assert (
-        f"paceline.families.serving.core.{'load.outcomes' if operation == 'distribute' else 'results'}"
+        f"paceline.families.serving.core.{'load.log.outcomes' if operation == 'distribute' else 'results'}"
         in seldom
     )
 

@@ -10,7 +10,7 @@ import pytest
 from package_copy import PACKAGE, PackageCopy
 from syntax_trees import nodes_of
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.spec import content
 
 FAMILY = PACKAGE / "families" / "training"
@@ -20,11 +20,11 @@ PLANNED = "sharding"
 CHECK = """
 import sys
 from pathlib import Path
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 
 suites = [load_suite(Path(path)) for path in sys.argv[2:]]
 planned = [s for s in suites if s.model.suite == f"training/{sys.argv[1]}"]
@@ -64,7 +64,7 @@ def test_a_new_folder_is_a_new_operation(copy: PackageCopy) -> None:
     (folder / "spec.py").write_text(
         '''"""A toy."""
 from dataclasses import replace
-from paceline.families.training.core.legality import problems
+from paceline.families.training.core.planning.legality import problems
 from paceline.families.training.ops.data_parallel.spec import OPERATION as OTHER
 
 OPERATION = replace(OTHER, name="toy", summary="nothing", place=99, check=problems)

@@ -17,7 +17,7 @@ from scipy import stats
 
 from paceline.analysis.sample_pairs import compare_samples, side_of
 from paceline.base.errors import UserError
-from paceline.cli.samples import samples
+from paceline.cli.results.samples import samples
 from paceline.records.imports.sample_logs import read_log
 from paceline.stats.clusters import clustered_difference
 

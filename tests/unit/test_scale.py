@@ -20,11 +20,11 @@ from own_time import least_seconds, lines_of
 from test_site import record
 
 from paceline.base.errors import InfrastructureError, UserError
+from paceline.records.format.record import Event
 from paceline.records.identity import utc
-from paceline.records.record import Event
-from paceline.records.store import Loaded, RunRecord, load
-from paceline.report.forks import Files, Job, at_work
-from paceline.report.site import SiteInput, render_site
+from paceline.records.store.folder import Loaded, RunRecord, load
+from paceline.report.site.build import SiteInput, render_site
+from paceline.report.site.forks import Files, Job, at_work
 
 SIZES = tuple(8 * (i + 1) for i in range(40))
 

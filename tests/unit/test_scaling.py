@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import record_factory as factory
 
-from paceline.records.store import Loaded, RunRecord
-from paceline.report.boards import Board, select
+from paceline.records.store.folder import Loaded, RunRecord
+from paceline.report.boards.scaling import scaled, scaling_charts, scaling_grid
+from paceline.report.boards.standing import Board, select
 from paceline.report.layout import layout_of
-from paceline.report.scaling import scaled, scaling_charts, scaling_grid
-from paceline.report.site import SiteInput, render_site
+from paceline.report.site.build import SiteInput, render_site
 from paceline.stats.unpaired import compare_unpaired
 
 SUITE = {

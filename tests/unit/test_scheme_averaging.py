@@ -9,7 +9,7 @@ import torch
 from paceline.baselines.training.scheme_averaging import SchemeAveraging, blocks_of, cost, neighbours
 from training_task import SMALL, make_task, moves_of, on_ranks, play
 
-from paceline.base.technique import UnsupportedError
+from paceline.base.techniques.technique import UnsupportedError
 from paceline.families.training.api.replica import Replica
 
 SCHEMES = (

@@ -10,12 +10,12 @@ from typing import Any
 from test_site import EVIL, SUITE, record
 
 from paceline.analysis.headlines import ledger
-from paceline.records.store import Loaded, RunRecord
-from paceline.report.docpages import doc_sections, read_docs
-from paceline.report.searchindex import VARIABLE
-from paceline.report.site import SiteInput, render_site
+from paceline.records.store.folder import Loaded, RunRecord
+from paceline.report.site.build import SiteInput, render_site
+from paceline.report.site.documents import doc_sections, read_docs
+from paceline.report.site.search import VARIABLE
 from paceline.spec.content import docs_folder
-from paceline.spec.papers import load_papers
+from paceline.spec.ledger.papers import load_papers
 
 
 def files_of(*records: RunRecord, **extra: Any) -> dict[str, str]:

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from paceline.analysis.compare import compare_points
 from paceline.analysis.points import points_of
 from paceline.cli import application
-from paceline.records.store import RunRecord, read_record, record_paths
-from paceline.report.tables import FLAGS, suite_tables
-from paceline.worker.session import Session
+from paceline.records.store.folder import RunRecord, read_record, record_paths
+from paceline.report.tables.results import FLAGS, suite_tables
+from paceline.worker.ranks.session import Session
 
 SUITE = ("calibration/same-work", "--tier", "quick", "--filter", "trial=0", "--launches", "2")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from paceline.baselines.training import all_gather_sp, lasp, ring_attention, token_ring, ulysses, zeco
 from training_task import make_comm, make_model, make_task, on_ranks
 
-from paceline.base.options import options_of, taken_by
+from paceline.base.techniques.options import options_of, taken_by
 from paceline.families.collectives.api.linear_attention import local_pass, recurrence
 from paceline.families.training.api.model import causal_attention, next_symbol_loss
 from paceline.families.training.api.sequence.blocks import attend_to
@@ -23,8 +23,8 @@ from paceline.families.training.api.sequence.replica import SequenceReplica
 from paceline.families.training.api.sizes import GATED_LINEAR, SIZES, SOFTMAX
 from paceline.families.training.ops.sequence_parallel.flops import attention_flops
 from paceline.families.training.spec import FAMILY
-from paceline.worker.session import UnsupportedError
-from paceline.worker.transport import ThreadHub
+from paceline.worker.communication.transport import ThreadHub
+from paceline.worker.ranks.session import UnsupportedError
 
 TECHNIQUES: dict[str, tuple[ModuleType, Any]] = {
     "all-gather-sp": (all_gather_sp, all_gather_sp.AllGatherSP),

@@ -17,8 +17,8 @@ from scipy.special import stdtr
 from paceline.stats.estimates import Launches, compare_difference, compare_ratio
 from paceline.stats.sequential import CORRECTION, NOMINAL, design, level_after
 from paceline.stats.verdicts import judge, least_margin
-from paceline.worker.schedule import Schedule
-from paceline.worker.stopping import Headline, Progress, Rule
+from paceline.worker.launches.schedule import Schedule
+from paceline.worker.launches.stopping import Headline, Progress, Rule
 
 ROOT = Path(__file__).parents[2]
 TRIALS = 40_000

@@ -8,8 +8,8 @@ import pytest
 from record_factory import in_memory, make_run, measurement
 
 from paceline.analysis.points import Point, points_of
-from paceline.report.shapedlinks import burst_note
-from paceline.report.tables import board_table
+from paceline.report.tables.results import board_table
+from paceline.report.tables.shaped_links import burst_note
 
 
 def points(sent: dict[int, float], calibrated: Any) -> list[Point]:

@@ -26,7 +26,7 @@ from paceline.families.serving.core.simulation.costs import NAMES, Costs
 from paceline.families.serving.core.simulation.log import DoneStep, Log, Part
 from paceline.families.serving.ops.distribute.played import ModeCosts, mode_figures
 from paceline.families.serving.ops.distribute.script import Script, draw_script, expected_states
-from paceline.worker.transport import ThreadHub
+from paceline.worker.communication.transport import ThreadHub
 
 MUTANTS = Path(__file__).parents[1] / "mutants" / "sharing"
 CPU = torch.device("cpu")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from paceline.analysis.compare import compare_points
 from paceline.analysis.points import points_of
-from paceline.base.contracts import contract_id
-from paceline.base.family import ANY, NOT_NEGATIVE, SHARE, bounds_of_unit, family_names, load_family
-from paceline.report.shown import FEW_NOTE, band, format_effect, format_estimate, verdict_text
-from paceline.report.tables import board_table
+from paceline.base.families.contracts import contract_id
+from paceline.base.families.family import ANY, NOT_NEGATIVE, SHARE, bounds_of_unit, family_names, load_family
+from paceline.report.tables.results import board_table
+from paceline.report.words.estimates import FEW_NOTE, band, format_effect, format_estimate, verdict_text
 from paceline.stats.estimates import Estimate, Launches, compare_difference, compare_ratio, estimate_value
 from paceline.stats.unpaired import compare_unpaired
 from paceline.stats.verdicts import Kind, Verdict, judge

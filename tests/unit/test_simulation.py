@@ -43,7 +43,7 @@ from paceline.families.serving.core.simulation.laws import broken_laws, instance
 from paceline.families.serving.core.simulation.log import DoneStep, Log, Part, Token, log_of
 from paceline.families.serving.core.simulation.profiling import undisturbed
 from paceline.families.serving.core.simulation.sessions import at_load, due_times, told_in_full
-from paceline.families.serving.core.traces import calls_of, read_trace
+from paceline.families.serving.core.workloads.traces import calls_of, read_trace
 from paceline.families.serving.ops.predict.gate import wrong_counts
 from paceline.families.serving.ops.serve.prefixes import most_hits
 from paceline.families.serving.ops.simulate.given import capacity_per_s, num_weights

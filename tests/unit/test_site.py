@@ -23,19 +23,20 @@ from paceline.analysis.headlines import ledger
 from paceline.analysis.points import points_of
 from paceline.base.errors import UserError
 from paceline.cli import application
-from paceline.records.record import Measurement, MetricId, Run
-from paceline.records.record_writer import RecordWriter
-from paceline.records.store import Loaded, RunRecord, load
-from paceline.report import charts, sweeps
-from paceline.report.boards import select
-from paceline.report.docpages import read_docs
+from paceline.records.format.record import Measurement, MetricId, Run
+from paceline.records.store.folder import Loaded, RunRecord, load
+from paceline.records.store.record_writer import RecordWriter
+from paceline.report.boards import sweeps
+from paceline.report.boards.standing import select
+from paceline.report.charts import large
 from paceline.report.html import page_of_tables
-from paceline.report.site import SiteInput, render_site
-from paceline.report.sitefolder import MARKER, write_site
-from paceline.report.tables import Table, board_table
-from paceline.report.tradeoffs import frontier
+from paceline.report.points.tradeoffs import frontier
+from paceline.report.site.build import SiteInput, render_site
+from paceline.report.site.documents import read_docs
+from paceline.report.site.folder import MARKER, write_site
+from paceline.report.tables.results import Table, board_table
 from paceline.spec.content import docs_folder
-from paceline.spec.papers import load_papers
+from paceline.spec.ledger.papers import load_papers
 from paceline.stats.estimates import launch_statistic
 
 EVIL = "<script>alert(1)</script>\"'&"
@@ -561,7 +562,7 @@ def test_the_frontier_holds_what_nobody_beats_in_both() -> None:
 @pytest.mark.parametrize("near", [5, 16])
 def test_names_of_near_dots_do_not_cover_each_other(near: int) -> None:
     dots = [
-        charts.Dot(
+        large.Dot(
             name=f"technique-{i:x}",
             colour="s0",
             x=(1.0 + i * 1e-3, None, None),
@@ -569,8 +570,8 @@ def test_names_of_near_dots_do_not_cover_each_other(near: int) -> None:
         )
         for i in range(near)
     ]
-    drawn = charts.frontier_chart(
-        [*dots, charts.Dot(name="far", colour="s1", x=(9.0, None, None), y=(1.0, None, None))],
+    drawn = large.frontier_chart(
+        [*dots, large.Dot(name="far", colour="s1", x=(9.0, None, None), y=(1.0, None, None))],
         [(1.0, 2.0), (9.0, 1.0)],
         title="t",
         x_name="x",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 
-from paceline.report.charts import Swept
+from paceline.report.charts.large import Swept
+from paceline.report.charts.zoom import nightly_plot, swept_plot
 from paceline.report.html import ON_DEMAND, SCRIPT, STYLE, on_demand
-from paceline.report.plots import nightly_plot, swept_plot
 from paceline.spec import content
 
 UPLOT = "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"

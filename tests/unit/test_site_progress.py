@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.cli import site_progress
-from paceline.cli.site_progress import SiteProgress
+from paceline.cli.publishing import site_progress
+from paceline.cli.publishing.site_progress import SiteProgress
 
 
 class Terminal(io.StringIO):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from paceline.drivers.hosts import host_commands
-from paceline.drivers.slurm_script import (
+from paceline.drivers.slurm.script import (
     Request,
     apptainer_image,
     array_spec,
@@ -20,7 +20,7 @@ from paceline.drivers.slurm_script import (
     time_text,
 )
 from paceline.spec import content
-from paceline.spec.cluster import SlurmModel, resolved_slurm
+from paceline.spec.profiles.cluster import SlurmModel, resolved_slurm
 
 GOLDENS = Path(__file__).parent / "goldens"
 REWRITE = "PACELINE_WRITE_GOLDENS"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.drivers.slurm_states import (
+from paceline.drivers.slurm.states import (
     REASONS,
     TaskState,
     expand,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from paceline.drivers import slurm
 from paceline.drivers.progress import waiting_text
+from paceline.drivers.slurm import driver
 
 JOB = "17"
 
@@ -42,24 +42,24 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
-    monkeypatch.setattr(slurm, "ask", made.ask)
+    monkeypatch.setattr(driver, "ask", made.ask)
     return made
 
 
 @pytest.fixture
 def follow(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., slurm.SlurmExecution]:
+) -> Callable[..., driver.SlurmExecution]:
     """Return what follows a job of two tasks."""
     failed: list[str] = []
-    monkeypatch.setattr(slurm, "fail_missing", lambda folder, events, reason: failed.append(reason))
+    monkeypatch.setattr(driver, "fail_missing", lambda folder, events, reason: failed.append(reason))
     for share in (0, 1):
         (tmp_path / "shares" / str(share)).mkdir(parents=True)
 
-    def made(**settings: Any) -> slurm.SlurmExecution:
+    def made(**settings: Any) -> driver.SlurmExecution:
         defaults = {"poll_s": 0.0, "unreachable_s": 600.0, "max_requeues": 3, "pending_s": None}
         ticket = {"job_id": JOB, "shares": [0, 1], "closed": False}
-        execution = slurm.SlurmExecution(tmp_path, defaults | settings, ticket, clock=lambda: cluster.now_s)
+        execution = driver.SlurmExecution(tmp_path, defaults | settings, ticket, clock=lambda: cluster.now_s)
         execution.failed = failed  # type: ignore[attr-defined]
         return execution
 

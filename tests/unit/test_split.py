@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from paceline.families.collectives.core import passes
-from paceline.worker import split
-from paceline.worker.comm import Comm
-from paceline.worker.split import EventMarks
-from paceline.worker.transport import Message, ThreadHub, ThreadTransport, Waitable
+from paceline.worker.communication.comm import Comm
+from paceline.worker.communication.transport import Message, ThreadHub, ThreadTransport, Waitable
+from paceline.worker.timing import split
+from paceline.worker.timing.split import EventMarks
 
 
 class Stream:

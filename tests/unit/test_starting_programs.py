@@ -17,7 +17,7 @@ from paceline.families.programs.core import client as client_of_starter
 from paceline.families.programs.core import starter
 from paceline.families.programs.core.client import Client, Ran, environment_of
 from paceline.families.programs.ops.execute.run import SLACK
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 MIB = 1 << 20
 

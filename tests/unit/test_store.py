@@ -23,12 +23,12 @@ from warm import warm
 
 from paceline.base.errors import InfrastructureError, UserError
 from paceline.cli import application
-from paceline.records.integrity import verify
-from paceline.records.manifest import Entry, read_manifest
-from paceline.records.record_file import content_of, lines_of, pack, plain_form, run_id_of
-from paceline.records.record_writer import RecordWriter
-from paceline.records.storage import check_writable
-from paceline.records.store import load, read_record, record_paths
+from paceline.records.format.record_file import content_of, lines_of, pack, plain_form, run_id_of
+from paceline.records.store.folder import load, read_record, record_paths
+from paceline.records.store.integrity import verify
+from paceline.records.store.manifest import Entry, read_manifest
+from paceline.records.store.record_writer import RecordWriter
+from paceline.records.store.storage import check_writable
 
 FOLDER = str(Path(__file__).parent)
 WRITES_RUNS = f"""
@@ -42,7 +42,7 @@ DIES_WHILE_WRITING = f"""
 import os, signal, sys; sys.path.insert(0, {FOLDER!r})
 from pathlib import Path
 import record_factory as factory
-from paceline.records.record_writer import RecordWriter
+from paceline.records.store.record_writer import RecordWriter
 run = factory.make_run()
 writer = RecordWriter(Path(sys.argv[1]), run)
 writer.write(*factory.launches(run, "native", [1.0, 1.1]))
@@ -324,7 +324,7 @@ def test_a_run_whose_sealing_failed_can_be_resumed_and_sealed(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("paceline.records.record_file.os.link", refuse)
+        patch.setattr("paceline.records.format.record_file.os.link", refuse)
         with pytest.raises(InfrastructureError):
             writer.seal()
     writer.abandon()

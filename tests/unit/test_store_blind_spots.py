@@ -17,18 +17,18 @@ import record_factory as factory
 from click.testing import CliRunner
 
 from paceline.base.errors import UserError
-from paceline.base.family import Parameter
+from paceline.base.families.family import Parameter
 from paceline.cli import application
+from paceline.records.format.record import Event, dump_line, parse_line
+from paceline.records.format.record_file import MAX_LINE_BYTES, content_of, run_id_of
 from paceline.records.identity import utc
-from paceline.records.integrity import compact, retract, verify
-from paceline.records.lookup import find_run, retractions
-from paceline.records.manifest import MANIFEST, add_to_manifest, read_manifest
-from paceline.records.merging import merge
-from paceline.records.record import Event, dump_line, parse_line
-from paceline.records.record_file import MAX_LINE_BYTES, content_of, run_id_of
-from paceline.records.repair import repair
-from paceline.records.store import load, read_record, record_paths
-from paceline.spec import yamlfile
+from paceline.records.store.folder import load, read_record, record_paths
+from paceline.records.store.integrity import compact, retract, verify
+from paceline.records.store.lookup import find_run, retractions
+from paceline.records.store.manifest import MANIFEST, add_to_manifest, read_manifest
+from paceline.records.store.merging import merge
+from paceline.records.store.repair import repair
+from paceline.spec.files import yaml_file
 
 Facts = list[dict[str, Any]]
 HERE = str(Path(__file__).parent)
@@ -296,7 +296,7 @@ def test_one_source_cannot_withdraw_the_runs_of_another(tmp_path: Path) -> None:
 MERGES = f"""
 import sys; sys.path.insert(0, {HERE!r})
 from pathlib import Path
-from paceline.records.merging import merge
+from paceline.records.store.merging import merge
 mine, go, *sources = map(Path, sys.argv[1:])
 while not go.exists(): pass
 _, problems = merge(mine, sources)
@@ -346,7 +346,7 @@ def test_an_integer_that_no_record_can_hold_is_refused_where_it_is_given() -> No
     with pytest.raises(ValueError, match="too large a number"):
         count.parse(10**30 - 1)
     with pytest.raises(UserError, match=r"suite.yaml:2:workload.trial: .*too large a number"):
-        yamlfile.parse(f"workload:\n  trial: {10**30 - 1}\n", Path("suite.yaml"))
+        yaml_file.parse(f"workload:\n  trial: {10**30 - 1}\n", Path("suite.yaml"))
 
 
 def test_a_file_beyond_the_limits_is_not_merged_and_its_line_is_not_read_whole(tmp_path: Path) -> None:

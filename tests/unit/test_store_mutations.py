@@ -22,17 +22,17 @@ from click.testing import CliRunner
 
 from paceline.base.errors import EXIT_CODES, EXIT_FAULT, PacelineError, UserError
 from paceline.cli import application
-from paceline.cli.publishing import FORMATS as READER_FORMATS
+from paceline.cli.publishing.for_readers import FORMATS as READER_FORMATS
 from paceline.records.earlier_runs import read_times
-from paceline.records.integrity import retract, verify
-from paceline.records.lookup import find_run, retractions
-from paceline.records.manifest import MANIFEST, entry_of
-from paceline.records.merging import merge
-from paceline.records.record_file import pack, run_id_of
-from paceline.records.repair import repair
-from paceline.records.store import Loaded, load
-from paceline.report.exports import FORMATS
-from paceline.report.site import SiteInput, render_site
+from paceline.records.format.record_file import pack, run_id_of
+from paceline.records.store.folder import Loaded, load
+from paceline.records.store.integrity import retract, verify
+from paceline.records.store.lookup import find_run, retractions
+from paceline.records.store.manifest import MANIFEST, entry_of
+from paceline.records.store.merging import merge
+from paceline.records.store.repair import repair
+from paceline.report.exports.formats import FORMATS
+from paceline.report.site.build import SiteInput, render_site
 
 Facts = list[dict[str, Any]]
 

@@ -19,9 +19,9 @@ from syntax_trees import tree_of
 
 from paceline.base.errors import UserError
 from paceline.cli import application, main
-from paceline.records.lookup import find_run
-from paceline.records.storage import check_writable, storage_errors
-from paceline.records.store import load
+from paceline.records.store.folder import load
+from paceline.records.store.lookup import find_run
+from paceline.records.store.storage import check_writable, storage_errors
 from paceline.spec import content
 from paceline.workflows import stores
 

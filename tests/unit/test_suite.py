@@ -13,8 +13,8 @@ import yaml
 
 from paceline.base.errors import UserError
 from paceline.spec import content
-from paceline.spec.grammar import Protocol, Tier, merge_protocol, suite_schema
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.grammar import Protocol, Tier, merge_protocol, suite_schema
+from paceline.spec.suites.suite_file import load_suite
 
 SIZES = "B, kB, KB, MB, GB, TB, KiB, MiB, GiB, TiB"
 

@@ -15,8 +15,8 @@ from paceline.base.errors import UserError
 from paceline.calibration.deciding import until_decided
 from paceline.calibration.trials import calibration_suite, run_suite, shorten
 from paceline.cli import application
-from paceline.records.lookup import find_run
-from paceline.report.summary import (
+from paceline.records.store.lookup import find_run
+from paceline.report.summaries.decided import (
     board_points,
     largest,
     newest_points,

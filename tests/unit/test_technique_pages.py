@@ -9,11 +9,11 @@ import pytest
 from test_site import Page, failed, record, render, run_line
 
 from paceline.analysis.claims import ClaimResult
-from paceline.base.contracts import contract_id
-from paceline.base.family import family_names, load_family
-from paceline.records.store import RunRecord
-from paceline.report import techniquepages as pages
-from paceline.report.boards import select
+from paceline.base.families.contracts import contract_id
+from paceline.base.families.family import family_names, load_family
+from paceline.records.store.folder import RunRecord
+from paceline.report.boards import techniques as pages
+from paceline.report.boards.standing import select
 from paceline.spec import content
 
 RING = content.techniques("collectives")["ring"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.base.technique import TechniqueSource, read_source
+from paceline.base.techniques.technique import TechniqueSource, read_source
 from paceline.spec import content
 
 FILE = '''

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from paceline.analysis.compare import compare_points
 from paceline.analysis.points import points_of
 from paceline.cli import application
-from paceline.report.tables import Table, board_table, format_param
-from paceline.report.terminal import display_width, laid_out, terminal_width, wrapped
+from paceline.report.tables.results import Table, board_table, format_param
+from paceline.report.tables.terminal import display_width, laid_out, terminal_width, wrapped
 
 HEADERS = ("point", "technique", "value", "extra", "n")
 ROWS = (

@@ -17,9 +17,9 @@ from click.testing import CliRunner
 from paceline.base.errors import InfrastructureError, UserError
 from paceline.base.terminal import Guarded, harmless, unguarded
 from paceline.cli import application
-from paceline.records.integrity import compact, retract, verify
-from paceline.records.record_file import run_id_of
-from paceline.report.sitefolder import MARKER, write_site
+from paceline.records.format.record_file import run_id_of
+from paceline.records.store.integrity import compact, retract, verify
+from paceline.report.site.folder import MARKER, write_site
 
 PACELINE = [sys.executable, "-c", "from paceline.cli import main; main()"]
 SUITES = [{"suite": f"collectives/suite-{i}-é→𝄞"} for i in range(5)]

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from paceline.base.errors import UserErrors
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.cli import application
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite_file import load_suite
 
 EXAMPLES = {
     "reasoning": "workload: {op: solve}\nbaseline: greedy\ntechniques: [greedy]\n",

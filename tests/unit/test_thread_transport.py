@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paceline.worker.comm import Comm
-from paceline.worker.transport import ThreadHub, ThreadTransport
+from paceline.worker.communication.comm import Comm
+from paceline.worker.communication.transport import ThreadHub, ThreadTransport
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from paceline.base.errors import EXIT_USAGE, UserError
 from paceline.cli import application
 from paceline.spec.content import find_runner
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.commands import Asked, require_programs, suite_of, unseen_threads, write_suite
 
 

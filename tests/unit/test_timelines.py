@@ -22,12 +22,12 @@ from paceline.families.training.api.pipeline.executor import Pass, PipelineRepli
 from paceline.families.training.api.pipeline.schedule import Action, most_live
 from paceline.families.training.api.replica import Replica
 from paceline.families.training.api.sequence.replica import SequenceReplica
-from paceline.families.training.core.unchanged import passes_are_the_familys
+from paceline.families.training.core.loop.unchanged import passes_are_the_familys
 from paceline.families.training.ops.pipeline_parallel.passes import passes_of
 from paceline.families.training.ops.pipeline_parallel.timeline import gather
-from paceline.report.svg import WIDTH
-from paceline.report.timelines import LEFT, timeline_chart, timeline_grid
-from paceline.worker.transport import ThreadHub
+from paceline.report.charts.svg import WIDTH
+from paceline.report.points.timelines import LEFT, timeline_chart, timeline_grid
+from paceline.worker.communication.transport import ThreadHub
 
 MS = 1_000_000
 

@@ -17,9 +17,9 @@ from paceline.calibration.timers import DEVICE_TIMERS, agree, agreement_figures,
 from paceline.cli import application
 from paceline.drivers import capabilities
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 from paceline.stats.estimates import Launches
 
 H200_FLOPS_PER_S, H200_BYTES_PER_S = {"bfloat16": 989e12, "float32": 67e12}, 4.8e12

@@ -11,7 +11,7 @@ from figures import Figures
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.base.technique import REGISTRY
+from paceline.base.techniques.technique import REGISTRY
 from paceline.families.reasoning.api.tool_calls import (
     Action,
     Call,
@@ -25,7 +25,7 @@ from paceline.families.reasoning.api.tool_calls import (
     ToolMethod,
     ToolTask,
 )
-from paceline.families.reasoning.core.refusals import PlanError
+from paceline.families.reasoning.core.questions.refusals import PlanError
 from paceline.families.reasoning.ops.call_tools.runtime import Clock, RealClock, run_rollout
 from paceline.families.reasoning.ops.call_tools.task_graph import Times, Work, draw_work
 from paceline.spec import content

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from figures import Figures
 
-from paceline.worker.trace import TraceWriter, read_trace
+from paceline.worker.communication.trace import TraceWriter, read_trace
 
 SECONDS = 2.0
 MIN_READS = 1000
@@ -20,7 +20,7 @@ PATIENCE_S = 30.0
 WRITER = """
 import struct, sys, time
 from pathlib import Path
-from paceline.worker.trace import TraceWriter
+from paceline.worker.communication.trace import TraceWriter
 
 trace = TraceWriter(Path(sys.argv[1]), capacity=8)
 trace.context("block|label|time")

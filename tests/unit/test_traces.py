@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from paceline.base.errors import UserError
-from paceline.families.serving.core.load.outcomes import quantiles
-from paceline.families.serving.core.traced_calls import trace_facts
-from paceline.families.serving.core.traces import (
+from paceline.families.serving.core.load.log.outcomes import quantiles
+from paceline.families.serving.core.workloads.drawn import draw_workload
+from paceline.families.serving.core.workloads.traced_calls import trace_facts
+from paceline.families.serving.core.workloads.traces import (
     NOTES,
     Trace,
     Traced,
@@ -22,7 +23,6 @@ from paceline.families.serving.core.traces import (
     read_trace,
     wrong_format,
 )
-from paceline.families.serving.core.workloads import draw_workload
 from paceline.families.serving.spec import FAMILY
 
 

@@ -18,17 +18,17 @@ from paceline.analysis.points import points_of
 from paceline.families.collectives.api.problem import chunk_bounds
 from paceline.families.training.api.decoupled import message_bytes
 from paceline.families.training.api.replica import Cost, Replica, Task
-from paceline.families.training.core import carried, judging
-from paceline.families.training.core.carried import Carried, KernelCounts, tells_techniques_apart
-from paceline.families.training.core.traffic import Traffic, between_halves
-from paceline.families.training.core.trained import Trained
+from paceline.families.training.core.loop import carried, judging
+from paceline.families.training.core.loop.carried import Carried, KernelCounts, tells_techniques_apart
+from paceline.families.training.core.loop.traffic import Traffic, between_halves
+from paceline.families.training.core.loop.trained import Trained
 from paceline.families.training.spec import FAMILY
-from paceline.report.pointpages import diagnostic_grid
-from paceline.worker.comm import Comm, Counters
-from paceline.worker.fault import Fault
-from paceline.worker.namespace import InterfaceCounters, overstated
-from paceline.worker.session import CaseError
-from paceline.worker.transport import ThreadHub, ThreadTransport
+from paceline.report.points.page import diagnostic_grid
+from paceline.worker.communication.comm import Comm, Counters
+from paceline.worker.communication.fault import Fault
+from paceline.worker.communication.transport import ThreadHub, ThreadTransport
+from paceline.worker.network.namespace import InterfaceCounters, overstated
+from paceline.worker.ranks.session import CaseError
 
 FLOATS = 12
 BYTES = 4 * FLOATS

@@ -36,17 +36,20 @@ from paceline.families.training.api.replica import BETAS, FlatReplica, Replica
 from paceline.families.training.api.rounds import ends_round, nesterov_, num_rounds
 from paceline.families.training.api.sharded import Unit
 from paceline.families.training.api.sizes import SIZES
-from paceline.families.training.core import corpus, judging, measurement, memory, oracle
-from paceline.families.training.core.figures import crossing
-from paceline.families.training.core.setting import Setting, local_batches
-from paceline.families.training.core.trained import Trained
+from paceline.families.training.core.data import corpus
+from paceline.families.training.core.data.setting import Setting, local_batches
+from paceline.families.training.core.loop import judging, measurement
+from paceline.families.training.core.loop.figures import crossing
+from paceline.families.training.core.loop.trained import Trained
+from paceline.families.training.core.memory import held
+from paceline.families.training.core.proofs import oracle
 from paceline.families.training.spec import FAMILY
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 from paceline.stats.estimates import launch_statistic
-from paceline.worker.session import CaseError, UnsupportedError
+from paceline.worker.ranks.session import CaseError, UnsupportedError
 
 CONTEXT = 16
 
@@ -257,18 +260,18 @@ def test_memory_is_counted_by_kind_and_once() -> None:
     count = task.num_parameters
     replica.forward_backward(torch.zeros(4, CONTEXT + 1, dtype=torch.long))
     replica.update(0)
-    found = memory.state_bytes(replica)
+    found = held.state_bytes(replica)
     assert found["parameter"] == 4 * count
     assert found["gradient"] == 4 * count
     assert 8 * count <= found["optimizer"] <= 8 * count + 64
     assert found["extra"] == 8 * count
-    assert found["state"] == sum(found[kind] for kind in memory.STATE)
+    assert found["state"] == sum(found[kind] for kind in held.STATE)
     replica.hidden = {"deep": deque([Box(torch.zeros(1000)), np.zeros(500)])}  # type: ignore[attr-defined]
-    again = memory.state_bytes(replica)
+    again = held.state_bytes(replica)
     assert again["scratch"] == found["scratch"] + 8000
     assert again["state"] == found["state"]
     adam = one_bit_adam.OneBitAdam(make_task(), make_comm())
-    assert memory.state_bytes(adam)["optimizer"] >= 8 * count
+    assert held.state_bytes(adam)["optimizer"] >= 8 * count
 
 
 def test_the_outer_step_is_nesterovs() -> None:

@@ -11,9 +11,9 @@ from test_numbers_on_pages import quantity
 from test_site import Page
 from training_record import BASELINE, CURVES, training_record
 
-from paceline.records.store import Loaded, RunRecord
-from paceline.report.names import metric_label
-from paceline.report.site import SiteInput, render_site
+from paceline.records.store.folder import Loaded, RunRecord
+from paceline.report.site.build import SiteInput, render_site
+from paceline.report.words.names import metric_label
 
 AXES = ("tokens", "seconds", "bytes")
 

@@ -12,7 +12,7 @@ from training_task import on_ranks
 
 from paceline.families.training.api.pipeline.executor import PipelineReplica
 from paceline.families.training.api.replica import Comm, Replica, Task
-from paceline.families.training.core.transients import Transients
+from paceline.families.training.core.memory.transients import Transients
 
 SIZE = 4 * 1000
 SEQUENCES = torch.randint(64, (16, 13), generator=torch.Generator().manual_seed(4))

@@ -16,11 +16,11 @@ from test_site import EVIL, Page, record, render
 from paceline.analysis import trend
 from paceline.analysis.trend import Change, History, Night, alerts, change_points
 from paceline.cli import application
-from paceline.records.record import Event
-from paceline.records.record_writer import RecordWriter
-from paceline.records.store import RunRecord
-from paceline.report import trendpages
-from paceline.report.boards import select
+from paceline.records.format.record import Event
+from paceline.records.store.folder import RunRecord
+from paceline.records.store.record_writer import RecordWriter
+from paceline.report.boards.standing import select
+from paceline.report.runs import trends
 
 NIGHTS, NOISE = 100, 0.01
 HISTORIES = 250
@@ -256,7 +256,7 @@ def test_checks_of_other_runs_are_no_nights() -> None:
         for r in nights(2, None, reason=reason)
     ]
     boards = select(checks).boards
-    assert [t for b in boards for t in trendpages.trends_of(b)] == []
+    assert [t for b in boards for t in trends.trends_of(b)] == []
 
 
 def test_a_note_is_drawn_and_told_without_harm() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from paceline.families.kernels.api import problem as problems
-from paceline.worker.session import UnsupportedError
+from paceline.worker.ranks.session import UnsupportedError
 
 
 def problem(device: str) -> problems.Problem:

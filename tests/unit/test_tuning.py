@@ -9,9 +9,9 @@ import suite_text
 
 from paceline.base.errors import UserError
 from paceline.spec import content
-from paceline.spec.grammar import Tuning, TuningInWords
-from paceline.spec.suite_file import load_suite
-from paceline.spec.user_techniques import with_user_techniques
+from paceline.spec.own.techniques import with_user_techniques
+from paceline.spec.suites.grammar import Tuning, TuningInWords
+from paceline.spec.suites.suite_file import load_suite
 
 TRIALS = """\
 suite: training/trials

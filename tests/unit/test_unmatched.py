@@ -11,10 +11,10 @@ import suite_text
 from click.testing import CliRunner, Result
 
 from paceline.base.errors import UserError, UserErrors
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.cli import application
 from paceline.spec import content
-from paceline.spec.user_techniques import declared
+from paceline.spec.own.techniques import declared
 from paceline.workflows.nightly.config import load_nightly
 
 TECHNIQUE = """\

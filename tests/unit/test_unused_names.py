@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from unused_names import unmeasured_metrics, unread_parameters, unused_definitions
 
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.spec.content import shipped_root
 
 ROOT = shipped_root()

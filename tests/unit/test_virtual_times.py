@@ -6,8 +6,8 @@ import pytest
 import record_factory as factory
 
 from paceline.analysis.points import Point, points_of
-from paceline.report.summary import effect_sentence, largest, summarise
-from paceline.report.tables import suite_tables
+from paceline.report.summaries.decided import effect_sentence, largest, summarise
+from paceline.report.tables.results import suite_tables
 
 
 def points(family: str, operation: str, metric: str) -> list[Point]:

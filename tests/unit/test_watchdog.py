@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.worker import watchdog
-from paceline.worker.trace import TraceWriter
+from paceline.worker.communication.trace import TraceWriter
+from paceline.worker.launches import watchdog
 
 LIMIT_S = 2.0
 

@@ -10,10 +10,10 @@ import record_factory as factory
 import suite_text
 
 from paceline.analysis.points import causes_of_c, grade_of, points_of
-from paceline.records.provenance import code_state, used_files
-from paceline.records.store import Loaded, read_record
-from paceline.report.site import SiteInput, render_site
-from paceline.report.tables import board_table
+from paceline.records.origin.provenance import code_state, used_files
+from paceline.records.store.folder import Loaded, read_record
+from paceline.report.site.build import SiteInput, render_site
+from paceline.report.tables.results import board_table
 
 
 def git(folder: Path, *arguments: str) -> None:

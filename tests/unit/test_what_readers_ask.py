@@ -11,12 +11,12 @@ import pytest
 from test_site import record, render
 
 from paceline.analysis.compare import compare_points
-from paceline.report import noisepages
-from paceline.report.boardpages import runner_text, shared_params
-from paceline.report.boards import select, usable_points
-from paceline.report.homepages import family_cards
-from paceline.report.noisepages import machine_grid, primary
-from paceline.report.paying import paying
+from paceline.report.boards import noise
+from paceline.report.boards.noise import machine_grid, primary
+from paceline.report.boards.page import runner_text, shared_params
+from paceline.report.boards.paying import paying
+from paceline.report.boards.standing import select, usable_points
+from paceline.report.site.home import family_cards
 from paceline.stats.verdicts import minimum_detectable
 
 
@@ -41,7 +41,7 @@ def test_noise_is_told_by_machine_before_the_harness_is() -> None:
 
 def test_what_is_drawn_is_no_noise_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     (board,) = boards(record(1))
-    monkeypatch.setattr(noisepages, "primary", lambda _, comparisons: list(comparisons))
+    monkeypatch.setattr(noise, "primary", lambda _, comparisons: list(comparisons))
     times = [c for c in compare_points(board.points) if c.metric == "latency"]
     virtual = [replace(c, metric="virtual_s") for c in times]
     assert machine_grid([(board, times)]).groups

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.base.errors import UserError
-from paceline.spec.yamlfile import MAX_BYTES, MAX_DEPTH, load, parse
+from paceline.spec.files.yaml_file import MAX_BYTES, MAX_DEPTH, load, parse
 
 PATH = Path("suite.yaml")
 KEYS = st.text("abcéß-_.7", min_size=1, max_size=8)

@@ -7,8 +7,8 @@ from typing import Any
 
 import record_factory
 
-from paceline.records.record import Measurement
-from paceline.records.store import RunRecord
+from paceline.records.format.record import Measurement
+from paceline.records.store.folder import RunRecord
 
 SUITE = "training/example"
 BASELINE = "ddp-ring"

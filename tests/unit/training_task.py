@@ -11,8 +11,8 @@ import torch
 from paceline.families.training.api.model import Transformer
 from paceline.families.training.api.replica import Replica, Task
 from paceline.families.training.api.sizes import SIZES, Size
-from paceline.worker.comm import Comm
-from paceline.worker.transport import ThreadHub, ThreadTransport
+from paceline.worker.communication.comm import Comm
+from paceline.worker.communication.transport import ThreadHub, ThreadTransport
 
 JOIN_S = 60
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from syntax_trees import nodes_of, tree_of
 
-from paceline.base.family import Family
+from paceline.base.families.family import Family
 
 CALLED_BY_NAME = re.compile(
     r"__\w+__|do_\w+|pytest_\w+|on_\w+|model_config|_fields_|run_block|sealed|sealed_seldom|points|RANKS|PROTOCOL"

@@ -14,7 +14,7 @@ from typing import Any
 from paceline.analysis.claim_points import Found, Sides
 from paceline.analysis.evidence import point_key
 from paceline.analysis.points import Point, compared, diagnostic
-from paceline.base.family import Family
+from paceline.base.families.family import Family
 from paceline.stats.estimates import Estimate
 from paceline.stats.verdicts import Kind, judge
 

@@ -13,7 +13,7 @@ from typing import Any
 from paceline.analysis.claim_points import Found, Premised, Sides, numbers_in, selected
 from paceline.analysis.claim_verdicts import ClaimVerdictName, decided
 from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point
-from paceline.base.family import Family
+from paceline.base.families.family import Family
 from paceline.stats.estimates import Estimate
 
 HOLDS: ClaimVerdictName = "reproduced"

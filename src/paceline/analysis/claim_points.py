@@ -23,10 +23,10 @@ from paceline.analysis.evidence import (
 )
 from paceline.analysis.points import LEADERBOARD_LAUNCHES, Cell, Point, points_of
 from paceline.base.counting import number_of
-from paceline.base.family import Family
-from paceline.records.record import Run
-from paceline.records.store import RunRecord
-from paceline.spec.premises import SettledBy
+from paceline.base.families.family import Family
+from paceline.records.format.record import Run
+from paceline.records.store.folder import RunRecord
+from paceline.spec.ledger.premises import SettledBy
 from paceline.stats.estimates import Estimate, Launches, compare_difference, compare_ratio, estimate_value
 from paceline.stats.unpaired import compare_unpaired, compare_unpaired_difference
 

@@ -32,10 +32,10 @@ from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point, compared, grad
 from paceline.analysis.premises import Checker
 from paceline.analysis.reproductions import is_reproduction, judged, null_found
 from paceline.base.counting import number_of
-from paceline.base.family import Family, family_names, load_family
-from paceline.records.store import RunRecord
-from paceline.spec.grammar import Claim
-from paceline.spec.premises import Premise, SettledBy
+from paceline.base.families.family import Family, family_names, load_family
+from paceline.records.store.folder import RunRecord
+from paceline.spec.ledger.premises import Premise, SettledBy
+from paceline.spec.suites.grammar import Claim
 from paceline.stats.estimates import Estimate
 
 LOCAL_RANKS = 4

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from paceline.analysis.points import Cell, Point, compared, grade_of
-from paceline.base.family import Metric, load_family
+from paceline.base.families.family import Metric, load_family
 from paceline.stats.estimates import (
     Estimate,
 )

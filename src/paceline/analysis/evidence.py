@@ -11,8 +11,8 @@ import json
 from dataclasses import replace
 
 from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point, grade_of
-from paceline.base.family import load_family
-from paceline.records.record import Run
+from paceline.base.families.family import load_family
+from paceline.records.format.record import Run
 
 OFF_BOARD_REASONS = frozenset({"calibrate", "correction"})
 """Runs of these reasons are about the harness or about records, and say nothing about techniques."""

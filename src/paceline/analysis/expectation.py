@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.analysis.points import Point
-from paceline.worker.stopping import Rule, paired
+from paceline.worker.launches.stopping import Rule, paired
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ def expected(
     """Predict what a plan decides within a budget.
 
     All blocks make the launches of their first look; then those that need fewest launches go on, as the launcher has it
-    (``paceline.worker.schedule``).
+    (``paceline.worker.launches.schedule``).
 
     Args:
         plan: Of suites that are measured until decided.

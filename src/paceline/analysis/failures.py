@@ -11,7 +11,7 @@ from typing import Any
 
 from paceline.base.counting import number_of
 from paceline.base.root_cause import kind_of, ranks_text, without_ranks
-from paceline.records.record import Measurement
+from paceline.records.format.record import Measurement
 
 MOST_NAMES = 4
 """Techniques or suites that are named; more are counted."""

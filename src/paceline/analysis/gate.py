@@ -18,7 +18,7 @@ from paceline.base.errors import (
     IncomparableError,
     UserError,
 )
-from paceline.records.store import Loaded, RunRecord
+from paceline.records.store.folder import Loaded, RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

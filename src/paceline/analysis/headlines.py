@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from paceline.analysis.claim_verdicts import CONFORMANCE, UNTESTABLE, WORST_FIRST
 from paceline.analysis.claims import ClaimResult
-from paceline.spec.papers import Headline, Paper
-from paceline.spec.premises import SettledBy
+from paceline.spec.ledger.papers import Headline, Paper
+from paceline.spec.ledger.premises import SettledBy
 
 NOT_RUN = "not run"
 PARTLY_TESTED = "partly tested"

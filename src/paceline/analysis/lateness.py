@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from paceline.records.ancestry import IsAncestor
-from paceline.records.record import Run
+from paceline.records.format.record import Run
+from paceline.records.origin.ancestry import IsAncestor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

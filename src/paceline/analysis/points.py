@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from paceline.base.family import MISSED, MOST_HEADLINE, load_family
-from paceline.records.record import Measurement, Run
-from paceline.records.store import RunRecord
+from paceline.base.families.family import MISSED, MOST_HEADLINE, load_family
+from paceline.records.format.record import Measurement, Run
+from paceline.records.store.folder import RunRecord
 from paceline.stats.estimates import (
     CONFIDENCE,
     Estimate,
@@ -22,8 +22,8 @@ from paceline.stats.estimates import (
     estimate_value,
 )
 from paceline.stats.sequential import level_after
-from paceline.worker.machine_load import who
-from paceline.worker.stopping import LEAST_QUIET
+from paceline.worker.launches.stopping import LEAST_QUIET
+from paceline.worker.machine.foreign_load import who
 
 LEADERBOARD_LAUNCHES = 5
 MOST_NAMED = 3
@@ -99,7 +99,7 @@ class Cell:
     until_decided: bool = False
     """Whether looks at its run ended the launches."""
     missed: set[int] = field(default_factory=set)
-    """Launches that are infinite here (``paceline.base.family.MISSED``)."""
+    """Launches that are infinite here (``paceline.base.families.family.MISSED``)."""
     beside_others: dict[int, float] = field(default_factory=dict)
     """Launches that count for nothing, since others took the machine meanwhile, and their values."""
     busy: str = ""

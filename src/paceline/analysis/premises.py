@@ -15,10 +15,10 @@ from typing import Any
 from paceline.analysis.claim_points import Premised, Sides, found_at
 from paceline.analysis.claim_verdicts import decided, expectation_text
 from paceline.analysis.points import Point
-from paceline.base.family import Family
-from paceline.base.quantities import Quantity, Witness
-from paceline.records.record import Measurement
-from paceline.spec.premises import Premise, Source
+from paceline.base.families.family import Family
+from paceline.base.families.quantities import Quantity, Witness
+from paceline.records.format.record import Measurement
+from paceline.spec.ledger.premises import Premise, Source
 from paceline.stats.estimates import Estimate, Launches, compare_ratio, estimate_value
 
 REACHED = "reproduced"

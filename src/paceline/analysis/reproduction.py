@@ -15,8 +15,8 @@ from typing import Literal
 from paceline.analysis.compare import adjusted
 from paceline.analysis.points import Cell, Point, compared, points_of
 from paceline.analysis.runs import incomparable
-from paceline.base.family import load_family
-from paceline.records.store import RunRecord
+from paceline.base.families.family import load_family
+from paceline.records.store.folder import RunRecord
 from paceline.stats.estimates import Estimate, Launches
 from paceline.stats.unpaired import compare_unpaired, compare_unpaired_difference
 from paceline.stats.verdicts import Kind, judge

@@ -30,7 +30,7 @@ from paceline.analysis.claim_verdicts import (
     order_of,
 )
 from paceline.analysis.points import Point
-from paceline.base.family import Family
+from paceline.base.families.family import Family
 from paceline.stats.estimates import Estimate
 
 

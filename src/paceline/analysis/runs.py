@@ -9,9 +9,9 @@ from typing import Any
 
 from paceline.analysis.compare import adjusted
 from paceline.analysis.points import Cell, Point, compared, points_of
-from paceline.base.family import Bounds, load_family
-from paceline.records.record import Run
-from paceline.records.store import RunRecord
+from paceline.base.families.family import Bounds, load_family
+from paceline.records.format.record import Run
+from paceline.records.store.folder import RunRecord
 from paceline.stats.estimates import Estimate, estimate_value
 from paceline.stats.unpaired import compare_unpaired, compare_unpaired_difference
 from paceline.stats.verdicts import Kind, Verdict, judge

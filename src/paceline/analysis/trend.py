@@ -16,8 +16,8 @@ from itertools import pairwise
 from paceline.analysis.changes import LEAST_LEVEL, Change, change_points
 from paceline.analysis.lateness import Busy, Late, late_runs
 from paceline.analysis.points import Point
-from paceline.base.family import load_family
-from paceline.records.ancestry import IsAncestor, unknown
+from paceline.base.families.family import load_family
+from paceline.records.origin.ancestry import IsAncestor, unknown
 from paceline.stats.verdicts import Kind, benjamini_hochberg
 
 ALERT_Q = 0.05

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import cast
 
 from paceline.base.errors import UserError
-from paceline.families.reasoning.core.answer_text import CHOICES, KINDS, Kind
-from paceline.spec.yamlfile import Located, load
+from paceline.families.reasoning.core.answers.text import CHOICES, KINDS, Kind
+from paceline.spec.files.yaml_file import Located, load
 
 FOLDER = Path(__file__).with_name("answers")
 HELD_OUT, OPEN, LATER = "held-out", "open", "later"

@@ -18,9 +18,9 @@ from paceline.calibration.trials import (
     share,
     shorten,
 )
-from paceline.records.store import RunRecord
-from paceline.spec.grammar import MetricSetting
-from paceline.spec.suite import Suite
+from paceline.records.store.folder import RunRecord
+from paceline.spec.suites.grammar import MetricSetting
+from paceline.spec.suites.suite import Suite
 from paceline.stats.estimates import wilson
 
 LAUNCHES = "5..40"

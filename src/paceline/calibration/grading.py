@@ -15,9 +15,9 @@ from typing import Any
 from paceline.base.errors import PrerequisiteError
 from paceline.calibration.answer_corpus import HELD_OUT, SPLITS, Answer, answers
 from paceline.calibration.trials import Figure
-from paceline.families.reasoning.core.answer_text import last_boxed
-from paceline.families.reasoning.core.grading import Grader
-from paceline.families.reasoning.core.grading_service import INSTALL
+from paceline.families.reasoning.core.answers.text import last_boxed
+from paceline.families.reasoning.core.grading.free_text import Grader
+from paceline.families.reasoning.core.grading.service import INSTALL
 from paceline.stats.estimates import wilson
 
 FALSE_ACCEPTS, FALSE_REFUSALS = 0.005, 0.02

@@ -7,7 +7,7 @@ from typing import Any
 
 from paceline.base.units import format_duration
 from paceline.calibration.trials import Figure
-from paceline.report.terminal import laid_out, wrapped
+from paceline.report.tables.terminal import laid_out, wrapped
 
 HEADERS = (
     "comparison",

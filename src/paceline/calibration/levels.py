@@ -16,13 +16,13 @@ from paceline.base.counting import number_of
 from paceline.base.errors import InfrastructureError, UserErrors
 from paceline.calibration.starts import told
 from paceline.calibration.trials import Figure, run_suite
-from paceline.records.record import Measurement
-from paceline.records.store import RunRecord
+from paceline.records.format.record import Measurement
+from paceline.records.store.folder import RunRecord
 from paceline.spec import content
-from paceline.spec.grammar import Protocol
-from paceline.spec.instances import instance_errors
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.grammar import Protocol
+from paceline.spec.suites.instances import instance_errors
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.stats.levels import (
     Components,
     Costs,
@@ -35,7 +35,7 @@ from paceline.stats.levels import (
     interval,
     resampled,
 )
-from paceline.worker.timing import Limits, relative_half_width
+from paceline.worker.timing.interleaved import Limits, relative_half_width
 
 SUITES = ("tour/all-reduce", "tour/gemm")
 LAUNCHES, INSTANCES, ROUNDS = 8, 4, 40

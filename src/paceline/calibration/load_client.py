@@ -14,9 +14,9 @@ from paceline.base.counting import number_of
 from paceline.calibration.trials import Figure
 from paceline.families.serving.core.load.arrivals import draw_arrivals
 from paceline.families.serving.core.load.calls import Call, Workload
-from paceline.families.serving.core.load.capacity import find_capacity
-from paceline.families.serving.core.load.certificate import Certificate, certify
-from paceline.families.serving.core.load.outcomes import Outcome, gaps_s, outcomes_of, percentile
+from paceline.families.serving.core.load.findings.capacity import find_capacity
+from paceline.families.serving.core.load.findings.certificate import Certificate, certify
+from paceline.families.serving.core.load.log.outcomes import Outcome, gaps_s, outcomes_of, percentile
 from paceline.families.serving.core.load.processes import run_load
 from paceline.families.serving.core.mock import Behaviour, Freeze, Gaps, MockServer
 from paceline.stats.estimates import median

@@ -10,16 +10,16 @@ from pathlib import Path
 
 from paceline.analysis.points import compared, points_of
 from paceline.base.errors import InfrastructureError
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.calibration.trials import HIDDEN, Figure
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
-from paceline.records.store import RunRecord, read_record
+from paceline.records.store.folder import RunRecord, read_record
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import RunnerProfile, load_runner
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import RunnerProfile, load_runner
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.stats.estimates import Estimate, Launches, compare_ratio
 
 SUITES = ("calibration/starts", "calibration/starts-memory")

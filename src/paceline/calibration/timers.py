@@ -9,10 +9,10 @@ from paceline.analysis.points import points_of
 from paceline.base.errors import PrerequisiteError, UserError
 from paceline.calibration.trials import Figure, kernel_name, ratio_figure, run_suite
 from paceline.drivers.capabilities import accelerator
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.spec import content
-from paceline.spec.profile import load_runner
-from paceline.spec.suite_file import load_suite
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite_file import load_suite
 from paceline.stats.estimates import Launches, compare_ratio, median
 
 DEVICE_TIMERS: Mapping[str, str] = {"do-bench": "do_bench_s", "graph-replay": "graph_latency"}

@@ -21,13 +21,13 @@ from paceline.base.errors import InfrastructureError
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
 from paceline.records.identity import utc
-from paceline.records.provenance import code_state
-from paceline.records.store import RunRecord, read_record
+from paceline.records.origin.provenance import code_state
+from paceline.records.store.folder import RunRecord, read_record
 from paceline.spec import content
-from paceline.spec.plan import Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
+from paceline.spec.plans.plan import Selection, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.stats.estimates import Estimate, Launches, compare_ratio, median, wilson
 
 FAKE_FALSE_ALARMS = 0.06

@@ -30,58 +30,73 @@ RARELY = (100_000, 50, 1000)
 """Thresholds of the garbage collector: commands read much that stays, and end. Looking took half of their time."""
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "list": ("inspect:list_things", "List suites, techniques, runners, families, metrics or papers."),
-    "show": ("inspect:show", "Show one suite, technique, operation, runner, paper, metric, run or record."),
+    "list": (
+        "inspection.inspect:list_things",
+        "List suites, techniques, runners, families, metrics or papers.",
+    ),
+    "show": (
+        "inspection.inspect:show",
+        "Show one suite, technique, operation, runner, paper, metric, run or record.",
+    ),
     "validate": (
-        "inspect:validate",
+        "inspection.inspect:validate",
         "Check suites, runners, techniques and the ledger, without torch.",
     ),
     "check": (
-        "check:check",
+        "authoring.check:check",
         "Check that a technique conforms: that it computes and sends what it says, at small sizes.",
     ),
-    "schema": ("inspect:schema", "Print the JSON Schema of suites, runners, nightly files or records."),
-    "plan": ("run:plan_command", "Print what a run would measure and skip, and how long it would take."),
-    "run": ("run:run", "Measure suites and record the result."),
-    "time": ("timing:time_command", "Time any commands against each other, without a suite file."),
-    "kernel": ("kernel:kernel", "Judge and time kernels in KernelBench's or flashinfer-bench's layout."),
-    "load": ("load:load", "Put a server of the OpenAI interface under load, or two in turn."),
+    "schema": (
+        "inspection.inspect:schema",
+        "Print the JSON Schema of suites, runners, nightly files or records.",
+    ),
+    "plan": (
+        "measuring.run:plan_command",
+        "Print what a run would measure and skip, and how long it would take.",
+    ),
+    "run": ("measuring.run:run", "Measure suites and record the result."),
+    "time": ("measuring.timing:time_command", "Time any commands against each other, without a suite file."),
+    "kernel": (
+        "measuring.kernel:kernel",
+        "Judge and time kernels in KernelBench's or flashinfer-bench's layout.",
+    ),
+    "load": ("measuring.load:load", "Put a server of the OpenAI interface under load, or two in turn."),
     "evaluate": (
-        "evaluate:evaluate",
+        "measuring.evaluate:evaluate",
         "Evaluate a model of one's own on questions with answers, by several methods.",
     ),
     "samples": (
-        "samples:samples",
+        "results.samples:samples",
         "Compare logs of samples of the same items, also of other harnesses.",
     ),
-    "doctor": ("doctor:doctor", "Report what this machine can run, and how to enable the rest."),
+    "doctor": ("inspection.doctor:doctor", "Report what this machine can run, and how to enable the rest."),
     "calibrate": (
-        "calibrate:calibrate",
+        "measuring.calibrate:calibrate",
         "Measure the harness's own false alarms, power and overhead.",
     ),
-    "summary": ("summary:summary", "Summarise what has been decided, and what to try next."),
-    "compare": ("compare:compare", "Compare techniques in a run, or two runs."),
-    "reproduce": ("reproduce:reproduce", "Measure a record again and compare the two."),
+    "summary": ("results.summary:summary", "Summarise what has been decided, and what to try next."),
+    "compare": ("results.compare:compare", "Compare techniques in a run, or two runs."),
+    "reproduce": ("reproducing.reproduce:reproduce", "Measure a record again and compare the two."),
     "gate": (
-        "compare:gate",
+        "results.compare:gate",
         "Compare a run with the baseline run; the exit code reports regressions.",
     ),
     "nightly": (
-        "nightly:nightly",
+        "measuring.nightly:nightly",
         "Measure the suites that are due, raise alarms on regressions, publish the site.",
     ),
     "first-contact": (
-        "first_contact:first_contact",
+        "measuring.first_contact:first_contact",
         "Measure on a new machine what tells most first, step by step.",
     ),
-    "trend": ("trend:trend", "List the series that changed over the nights, and since when."),
-    "claims": ("claims:claims", "List the papers' claims with their verdicts, or check them."),
-    "site": ("site:site", "Build or open the static leaderboard."),
-    "export": ("exchange:export", "Write results in other tools' formats."),
-    "import": ("exchange:import_", "Read results of other tools into the store."),
-    "store": ("store:store", "List, verify, repair, merge, compress, compact or correct records."),
-    "job": ("job:job", "Make a job folder for another machine, or collect its results."),
-    "new": ("new:new", "Create a suite or a technique from a working example."),
+    "trend": ("results.trend:trend", "List the series that changed over the nights, and since when."),
+    "claims": ("results.claims:claims", "List the papers' claims with their verdicts, or check them."),
+    "site": ("publishing.site:site", "Build or open the static leaderboard."),
+    "export": ("publishing.exchange:export", "Write results in other tools' formats."),
+    "import": ("publishing.exchange:import_", "Read results of other tools into the store."),
+    "store": ("results.store:store", "List, verify, repair, merge, compress, compact or correct records."),
+    "job": ("measuring.job:job", "Make a job folder for another machine, or collect its results."),
+    "new": ("authoring.new:new", "Create a suite or a technique from a working example."),
 }
 """Command → where it is implemented (below ``paceline.cli``) and its line in the overview."""
 

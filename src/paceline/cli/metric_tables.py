@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from paceline.base.errors import UserError
-from paceline.base.family import Metric, family_names, load_family
+from paceline.base.families.family import Metric, family_names, load_family
 
 WRITTEN = "| metric | formula or meaning |"
 FILLED = "| metric | unit | better | formula or meaning |"

@@ -12,7 +12,7 @@ import click
 
 from paceline.base.aliases import OPTIONS
 from paceline.base.units import parse_duration
-from paceline.spec.launches import Launches, asked_launches
+from paceline.spec.suites.launches import Launches, asked_launches
 from paceline.workflows.stores import RESULTS_VARIABLE
 
 Command = TypeVar("Command", bound=Callable[..., Any])

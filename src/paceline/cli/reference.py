@@ -12,13 +12,13 @@ from typing import Any
 import click
 
 from paceline.base.errors import EXIT_CODES
-from paceline.base.family import family_names, load_family
+from paceline.base.families.family import family_names, load_family
 from paceline.cli import COMMANDS
 from paceline.cli.metric_tables import filled
-from paceline.report.constantspage import constants_page
+from paceline.report.boards.constants import constants_page
 from paceline.spec import content
-from paceline.spec.grammar import suite_schema
-from paceline.spec.profile import runner_schema
+from paceline.spec.profiles.profile import runner_schema
+from paceline.spec.suites.grammar import suite_schema
 from paceline.workflows.nightly.config import nightly_schema
 
 VARIABLES: Mapping[str, str] = {

@@ -14,8 +14,8 @@ from typing import Any
 
 from paceline.base.counting import number_of
 from paceline.base.errors import PacelineError
-from paceline.base.family import family_names
-from paceline.base.requirements import lacking, version_of
+from paceline.base.families.family import family_names
+from paceline.base.techniques.requirements import lacking, version_of
 from paceline.drivers.machine.engine import engine_errors, open_engine
 from paceline.drivers.machine.idleness import look
 from paceline.drivers.machine.lease import holder
@@ -135,7 +135,7 @@ def _torch_fix() -> str:
 
 
 def _network() -> Iterator[Capability]:
-    from paceline.worker.netns import Link, supported  # noqa: PLC0415 - standard library only
+    from paceline.worker.network.links import Link, supported  # noqa: PLC0415 - standard library only
 
     for link, what in (
         (Link(name="rate", rate_bytes_per_s=12.5e6), "a network namespace a rank, links with a rate"),

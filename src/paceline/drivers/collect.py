@@ -10,12 +10,12 @@ from pydantic import ValidationError
 
 from paceline import __version__
 from paceline.base.aliases import METRICS
-from paceline.base.family import Family, Metric, Observed, load_family
-from paceline.records.contracts import metric_id
+from paceline.base.families.family import Family, Metric, Observed, load_family
+from paceline.records.format.contracts import metric_id
+from paceline.records.format.limits import MAX_LAUNCH
+from paceline.records.format.record import Event, Line, Measurement, Run
 from paceline.records.identity import host_class, record_id, series_host, series_key, utc
-from paceline.records.limits import MAX_LAUNCH
-from paceline.records.record import Event, Line, Measurement, Run
-from paceline.spec.plan import Plan
+from paceline.spec.plans.plan import Plan
 from paceline.stats.estimates import launch_statistic
 
 KEPT_EVENTS = (

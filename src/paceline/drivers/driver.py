@@ -35,11 +35,11 @@ class Driver(Protocol):
 def open_driver(name: str) -> Driver:
     """Return the driver that a runner profile names."""
     from paceline.drivers.debug import DebugDriver  # noqa: PLC0415 - only the chosen driver's needs
-    from paceline.drivers.docker import DockerDriver  # noqa: PLC0415
+    from paceline.drivers.docker.driver import DockerDriver  # noqa: PLC0415
     from paceline.drivers.hosts import HostsDriver  # noqa: PLC0415
-    from paceline.drivers.kubernetes import KubernetesDriver  # noqa: PLC0415
+    from paceline.drivers.kubernetes.driver import KubernetesDriver  # noqa: PLC0415
     from paceline.drivers.local import LocalDriver  # noqa: PLC0415
-    from paceline.drivers.slurm import SlurmDriver  # noqa: PLC0415
+    from paceline.drivers.slurm.driver import SlurmDriver  # noqa: PLC0415
 
     drivers: dict[str, type[Driver]] = {
         "local": LocalDriver,

@@ -14,20 +14,20 @@ from typing import Any
 
 from paceline.base.counting import number_of
 from paceline.base.errors import InfrastructureError, UserError
-from paceline.base.eventfile import read_events
+from paceline.base.files.events import read_events
 from paceline.base.redaction import redact_source
 from paceline.base.root_cause import how_ended, last_words
 from paceline.drivers.collect import Collector, make_run
 from paceline.drivers.driver import Driver
 from paceline.drivers.shares import share_folders
+from paceline.records.format.record import Event
+from paceline.records.format.record_file import files_beside
 from paceline.records.identity import utc
-from paceline.records.record import Event
-from paceline.records.record_file import files_beside
-from paceline.records.record_writer import RecordWriter
-from paceline.records.storage import check_writable, resume_command, storage_errors
-from paceline.records.store import is_recorded, partial_path
+from paceline.records.store.folder import is_recorded, partial_path
+from paceline.records.store.record_writer import RecordWriter
+from paceline.records.store.storage import check_writable, resume_command, storage_errors
 from paceline.spec.content import sha256_file
-from paceline.spec.plan import Plan, expected_results
+from paceline.spec.plans.plan import Plan, expected_results
 
 POLL_S = 0.1
 JOBS = "jobs"

@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.errors import UserError
-from paceline.base.family import load_family
-from paceline.base.own_code import INDEX, INSTALLED, OWN_CODE
-from paceline.base.technique import TechniqueSource
-from paceline.records.storage import storage_errors
+from paceline.base.families.family import load_family
+from paceline.base.files.own_code import INDEX, INSTALLED, OWN_CODE
+from paceline.base.techniques.technique import TechniqueSource
+from paceline.records.store.storage import storage_errors
 from paceline.spec.content import baseline_files, sha256_file
-from paceline.spec.own_code import all_code
-from paceline.spec.plan import Plan
-from paceline.spec.suite import Suite
+from paceline.spec.own.code import all_code
+from paceline.spec.plans.plan import Plan
+from paceline.spec.suites.suite import Suite
 
 ENGINE_FILES = ("__init__.py",)
 ENGINE_FOLDERS = ("base", "worker", "families", "baselines")

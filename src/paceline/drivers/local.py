@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from paceline.base.jobfolder import CALLED_FROM
+from paceline.base.files.job_folder import CALLED_FROM
 
 STOP_S = 10.0
 LOG_NAME = "launcher.log"

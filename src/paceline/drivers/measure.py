@@ -14,10 +14,10 @@ from paceline.drivers.execute import JOBS, Outcome, execute
 from paceline.drivers.job import build_job
 from paceline.drivers.machine.occupation import Occupation
 from paceline.records.identity import new_run_id, utc
-from paceline.records.provenance import code_state, suite_facts, technique_facts, used_files
-from paceline.records.storage import check_writable
-from paceline.spec.plan import Plan
-from paceline.spec.suite import Suite
+from paceline.records.origin.provenance import code_state, suite_facts, technique_facts, used_files
+from paceline.records.store.storage import check_writable
+from paceline.spec.plans.plan import Plan
+from paceline.spec.suites.suite import Suite
 
 
 def make_facts(

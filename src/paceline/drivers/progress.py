@@ -17,8 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from paceline.base.terminal import harmless, unguarded
 from paceline.base.units import format_duration
 from paceline.records.earlier_runs import RunTimes, plan_pace
-from paceline.spec.duration import launches_of
-from paceline.spec.plan import Plan
+from paceline.spec.plans.duration import launches_of
+from paceline.spec.plans.plan import Plan
 
 PLAIN_EVERY_S = 15.0
 REASON = re.compile(r"\w{1,60}")

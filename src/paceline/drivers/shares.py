@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from paceline.base.eventfile import read_events
+from paceline.base.files.events import read_events
 
 SHARES = "shares"
 LINKED = ("engine", "baselines", "user")

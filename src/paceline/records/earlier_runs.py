@@ -23,14 +23,14 @@ from typing import Any
 from paceline.base.account import home_folder
 from paceline.base.aliases import SUITES
 from paceline.base.errors import UserError
+from paceline.records.format.limits import decoded
+from paceline.records.format.record import Run, parse_line
+from paceline.records.format.record_file import lines_of
 from paceline.records.identity import host_class
-from paceline.records.limits import decoded
-from paceline.records.record import Run, parse_line
-from paceline.records.record_file import lines_of
-from paceline.records.store import record_paths
-from paceline.spec.duration import RUN_SPREAD, Known, Span, block_times, estimate
-from paceline.spec.plan import Plan, observations
-from paceline.worker.host import host_facts
+from paceline.records.store.folder import record_paths
+from paceline.spec.plans.duration import RUN_SPREAD, Known, Span, block_times, estimate
+from paceline.spec.plans.plan import Plan, observations
+from paceline.worker.machine.host import host_facts
 
 CACHE_FORMAT = 3
 MAX_REMEMBERED = 8

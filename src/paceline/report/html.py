@@ -12,9 +12,9 @@ from markupsafe import Markup, escape
 
 from paceline import __version__
 from paceline.base.counting import number_of
-from paceline.report.claimstext import PAPERS_NUMBER, STATEMENT
-from paceline.report.quality import BUT_WORSE
-from paceline.report.tables import Table
+from paceline.report.claims.text import PAPERS_NUMBER, STATEMENT
+from paceline.report.tables.quality import BUT_WORSE
+from paceline.report.tables.results import Table
 from paceline.spec import content
 
 STYLE = "style.css"

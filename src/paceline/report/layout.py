@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from paceline.base.aliases import SUITES
 from paceline.base.errors import UserError, UserErrors, expected_one_of
-from paceline.base.family import Family, load_family
-from paceline.base.filestamp import is_settled, stamp_of
-from paceline.base.technique import TechniqueSource, read_source
-from paceline.spec.technique_rules import strange_operations, technique_errors
+from paceline.base.families.family import Family, load_family
+from paceline.base.files.stamp import is_settled, stamp_of
+from paceline.base.techniques.technique import TechniqueSource, read_source
+from paceline.spec.techniques.rules import strange_operations, technique_errors
 
 ENVIRONMENT_VARIABLE = "PACELINE_CONTENT"
 ENTRY_POINT_GROUP = "paceline.techniques"

@@ -2,7 +2,7 @@
 
 import sys
 
-from paceline.worker.entry import main
+from paceline.worker.ranks.entry import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -8,19 +8,19 @@ import time
 from pathlib import Path
 from typing import Any
 
-from paceline.worker.attempt import Ending
-from paceline.worker.blame import blame
-from paceline.worker.device import open_device
+from paceline.worker.communication.trace import TraceWriter
+from paceline.worker.communication.transport import ThreadHub, ThreadTransport
 from paceline.worker.events import START, EventLog
-from paceline.worker.guard import Guard
-from paceline.worker.host import describe_host
+from paceline.worker.fences.guard import Guard
 from paceline.worker.launch import Job
-from paceline.worker.loading import load_techniques
-from paceline.worker.rank import run_blocks
-from paceline.worker.schedule import Schedule
-from paceline.worker.session import Control, Session
-from paceline.worker.trace import TraceWriter
-from paceline.worker.transport import ThreadHub, ThreadTransport
+from paceline.worker.launches.attempt import Ending
+from paceline.worker.launches.blame import blame
+from paceline.worker.launches.schedule import Schedule
+from paceline.worker.machine.device import open_device
+from paceline.worker.machine.host import describe_host
+from paceline.worker.ranks.loading import load_techniques
+from paceline.worker.ranks.rank import run_blocks
+from paceline.worker.ranks.session import Control, Session
 
 _guard: Guard | None = None
 

@@ -22,16 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.errors import InfrastructureError
-from paceline.base.eventfile import read_events
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
+from paceline.base.files.events import read_events
 from paceline.base.root_cause import kind_of
-from paceline.worker import fork_server, process
-from paceline.worker.attempt import Ending, merge, run_ranks
-from paceline.worker.blame import NO_RESULT, Blame, blame
 from paceline.worker.events import EventLog, require_room
-from paceline.worker.nodes import Lifeline, Meeting, Place, place_from_environment
-from paceline.worker.schedule import Schedule
-from paceline.worker.stopping import Progress
+from paceline.worker.launches.attempt import Ending, merge, run_ranks
+from paceline.worker.launches.blame import NO_RESULT, Blame, blame
+from paceline.worker.launches.nodes import Lifeline, Meeting, Place, place_from_environment
+from paceline.worker.launches.schedule import Schedule
+from paceline.worker.launches.stopping import Progress
+from paceline.worker.processes import fork_server, process
 
 MAX_START_FAILURES = 2
 NODE_LIMIT_S = 30.0

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from paceline.analysis.failures import grouped
 from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_INCORRECT, EXIT_OK, IncorrectError, InfrastructureError, UserError
-from paceline.records.lookup import find_run
-from paceline.records.storage import resume_command
-from paceline.records.store import RunRecord, read_record
-from paceline.records.store import load as load_records
-from paceline.spec.grammar import TierName
-from paceline.spec.launches import asked_launches
+from paceline.records.store.folder import RunRecord, read_record
+from paceline.records.store.folder import load as load_records
+from paceline.records.store.lookup import find_run
+from paceline.records.store.storage import resume_command
+from paceline.spec.suites.grammar import TierName
+from paceline.spec.suites.launches import asked_launches
 from paceline.workflows.argument_names import in_python, speaks_python
 from paceline.workflows.choosing import metrics_today
 from paceline.workflows.claiming import claim_facts, current_ledger

@@ -8,8 +8,8 @@ from pathlib import Path
 from paceline.base.aliases import METRICS, SUITES
 from paceline.base.errors import UserError
 from paceline.spec import content
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 
 Say = Callable[[str], None]
 """Told what a person should know and is no error."""

@@ -15,10 +15,10 @@ from paceline.analysis.claim_verdicts import CONFORMANCE, NullFound
 from paceline.analysis.claims import ClaimResult, evaluate, with_own_suites
 from paceline.analysis.headlines import PAPER_VERDICTS, HeadlineResult, LedgerRow, ledger
 from paceline.base.errors import UserError, expected_one_of
-from paceline.records.provenance import suite_facts
+from paceline.records.origin.provenance import suite_facts
 from paceline.spec import content
-from paceline.spec.papers import load_papers
-from paceline.spec.suite_file import load_suite
+from paceline.spec.ledger.papers import load_papers
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.stores import load_kept
 
 

@@ -15,16 +15,16 @@ import yaml
 from paceline.base.account import with_home
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
-from paceline.base.family import load_family
-from paceline.base.technique import NAME_RULE, valid_name
+from paceline.base.families.family import load_family
+from paceline.base.techniques.technique import NAME_RULE, valid_name
 from paceline.base.units import parse_duration
 from paceline.families.programs.api.program import GIVEN, command_words, variables
 from paceline.families.programs.core.client import OF_RANKS
 from paceline.families.programs.core.reported import full_name, place_of
-from paceline.records.storage import storage_errors
-from paceline.records.store import RunRecord
-from paceline.spec.plan import digest
-from paceline.worker.host import allowed_environment
+from paceline.records.store.folder import RunRecord
+from paceline.records.store.storage import storage_errors
+from paceline.spec.plans.plan import digest
+from paceline.worker.machine.host import allowed_environment
 
 FAMILY = "programs"
 LONGEST_LABEL = 32

@@ -9,7 +9,7 @@ from paceline.analysis.compare import Comparison, compare_points
 from paceline.analysis.points import Point, headline, points_of
 from paceline.analysis.runs import RunComparison, compare_runs, incomparable
 from paceline.base.errors import IncomparableError, UserError, expected_one_of
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
 from paceline.workflows.choosing import Say
 
 

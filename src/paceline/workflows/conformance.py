@@ -26,21 +26,21 @@ from typing import Any
 import yaml
 
 from paceline.base.errors import InfrastructureError, UserError, expected_one_of
-from paceline.base.family import Scalar, family_names, load_family, off_formula
-from paceline.base.technique import TechniqueSource
+from paceline.base.families.family import Scalar, family_names, load_family, off_formula
+from paceline.base.techniques.technique import TechniqueSource
 from paceline.drivers.machine.devices import on_this_machine
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
-from paceline.families.serving.core.load.certificate import blames_client
+from paceline.families.serving.core.load.findings.certificate import blames_client
 from paceline.families.serving.core.mock import FAULTS, Behaviour, Freeze, Gaps, MockServer
-from paceline.records.record import Measurement
-from paceline.records.store import RunRecord, read_record
+from paceline.records.format.record import Measurement
+from paceline.records.store.folder import RunRecord, read_record
 from paceline.spec import content
-from paceline.spec.plan import CaseKey, Selection, canonical, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
-from paceline.spec.user_techniques import declared
+from paceline.spec.own.techniques import declared
+from paceline.spec.plans.plan import CaseKey, Selection, canonical, make_plan
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.argument_names import speaks_python
 
 __all__ = [

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from paceline.records.rows import MEASUREMENT_COLUMNS, measurement_rows
-from paceline.records.store import RunRecord
+from paceline.records.store.folder import RunRecord
+from paceline.records.store.rows import MEASUREMENT_COLUMNS, measurement_rows
 
 if TYPE_CHECKING:
     import pandas as pd

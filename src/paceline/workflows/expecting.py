@@ -11,9 +11,9 @@ from paceline.analysis.points import points_of
 from paceline.base.counting import number_of
 from paceline.base.units import format_duration
 from paceline.records.earlier_runs import RunTimes, known_times, newest_runs
-from paceline.records.lookup import find_runs
-from paceline.spec.duration import block_times, budget_of, start_times
-from paceline.spec.plan import Plan, observations
+from paceline.records.store.lookup import find_runs
+from paceline.spec.plans.duration import block_times, budget_of, start_times
+from paceline.spec.plans.plan import Plan, observations
 from paceline.workflows.stores import stores
 
 

@@ -14,19 +14,19 @@ from pathlib import Path
 from pydantic import Field
 
 from paceline.base.errors import UserError, UserErrors
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 from paceline.drivers.execute import JOBS, Outcome, collect_job
 from paceline.drivers.job import build_job, read_job
 from paceline.drivers.measure import make_facts
-from paceline.records.record_file import run_id_of
-from paceline.records.store import is_recorded, load, sealed_paths
-from paceline.spec.file_kinds import refuse_other_kinds
-from paceline.spec.grammar import TierName
-from paceline.spec.launches import Launches, parse_launches
-from paceline.spec.models import FileModel, validate
-from paceline.spec.unmatched import NothingRunsError
-from paceline.spec.yamlfile import Located
-from paceline.spec.yamlfile import load as load_yaml
+from paceline.records.format.record_file import run_id_of
+from paceline.records.store.folder import is_recorded, load, sealed_paths
+from paceline.spec.files.kinds import refuse_other_kinds
+from paceline.spec.files.models import FileModel, validate
+from paceline.spec.files.yaml_file import Located
+from paceline.spec.files.yaml_file import load as load_yaml
+from paceline.spec.plans.unmatched import NothingRunsError
+from paceline.spec.suites.grammar import TierName
+from paceline.spec.suites.launches import Launches, parse_launches
 from paceline.workflows.running import Prepared, Resumed, prepare
 
 Say = Callable[[str], None]

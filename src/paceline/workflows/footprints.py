@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.base.family import load_family
-from paceline.base.footprint import Footprint
-from paceline.base.operation import Operation
-from paceline.spec.plan import Plan
+from paceline.base.families.family import load_family
+from paceline.base.families.footprint import Footprint
+from paceline.base.families.operation import Operation
+from paceline.spec.plans.plan import Plan
 
 RANK_BYTES = 366 << 20
 """What a rank's process takes beside its model: the peak of that from which ranks of training are forked, PyTorch 2.13

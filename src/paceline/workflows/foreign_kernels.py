@@ -20,9 +20,9 @@ from typing import Any
 import yaml
 
 from paceline.base.errors import UserError, UserErrors
-from paceline.base.technique import valid_name
-from paceline.records.storage import storage_errors
-from paceline.spec.plan import digest
+from paceline.base.techniques.technique import valid_name
+from paceline.records.store.storage import storage_errors
+from paceline.spec.plans.plan import digest
 
 FAMILY = "kernels"
 OPERATION = "custom"

@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 import yaml
 
 from paceline.base.errors import UserError
-from paceline.families.serving.core.load.asking import Asking
 from paceline.families.serving.core.load.probe import APIS, Access, Api, Server, find_server
-from paceline.families.serving.core.load.target import Tls
+from paceline.families.serving.core.load.sending.asking import Asking
+from paceline.families.serving.core.load.sending.target import Tls
 from paceline.families.serving.core.load.words import WORDS
-from paceline.families.serving.core.text_tokens import load_tokenizer
-from paceline.families.serving.core.traces import SHAREGPT
+from paceline.families.serving.core.workloads.text_tokens import load_tokenizer
+from paceline.families.serving.core.workloads.traces import SHAREGPT
 from paceline.families.serving.ops.endpoint.served import NoServerError, served
 from paceline.families.serving.ops.endpoint.target import MOCK, mock_of, side_of
 

@@ -11,8 +11,15 @@ from typing import Any
 from paceline.base.account import with_home
 from paceline.base.errors import UserError
 from paceline.base.units import parse_duration
-from paceline.families.serving.core.text_files import read_packed_text
-from paceline.families.serving.core.traces import AZURE, BAILIAN, BURSTGPT, COLUMNS, MOONCAKE, SHAREGPT
+from paceline.families.serving.core.workloads.text_files import read_packed_text
+from paceline.families.serving.core.workloads.traces import (
+    AZURE,
+    BAILIAN,
+    BURSTGPT,
+    COLUMNS,
+    MOONCAKE,
+    SHAREGPT,
+)
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "chat": {

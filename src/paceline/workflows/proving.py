@@ -23,13 +23,13 @@ from paceline.analysis.failures import grouped
 from paceline.base.units import format_quantity
 from paceline.drivers.machine import lease, portrait
 from paceline.drivers.machine.portrait import Portrait
-from paceline.families.serving.core.load.certificate import blames_client
+from paceline.families.serving.core.load.findings.certificate import blames_client
+from paceline.records.format.record import Measurement
 from paceline.records.identity import host_class, utc
-from paceline.records.proofs import Proof, ProofReport
-from paceline.records.record import Measurement
-from paceline.records.store import load
+from paceline.records.store.folder import load
+from paceline.records.store.proofs import Proof, ProofReport
 from paceline.spec import content
-from paceline.spec.profile import load_runner
+from paceline.spec.profiles.profile import load_runner
 
 LIMIT_S = 300.0
 PROOF_S = 100.0

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from paceline.records.record import Measurement
-    from paceline.spec.plan import Plan
-    from paceline.spec.suite import Suite
+    from paceline.records.format.record import Measurement
+    from paceline.spec.plans.plan import Plan
+    from paceline.spec.suites.suite import Suite
 
 METRIC = "latency"
 FAILED = ("incorrect", "refused", "invalid", "crashed", "timeout", "out_of_memory", "infrastructure")
@@ -103,11 +103,11 @@ class SuiteFile(pytest.File):
     def _planned(self) -> tuple[Suite, Plan]:
         from paceline.drivers.machine.devices import on_this_machine  # noqa: PLC0415 - as all below
         from paceline.spec import content  # noqa: PLC0415 - only when suites are asked for
-        from paceline.spec.plan import Selection, make_plan  # noqa: PLC0415
-        from paceline.spec.profile import load_runner  # noqa: PLC0415
-        from paceline.spec.suite_file import load_suite  # noqa: PLC0415
-        from paceline.spec.unmatched import unmatched, warning  # noqa: PLC0415
-        from paceline.spec.user_techniques import join_user_techniques  # noqa: PLC0415
+        from paceline.spec.own.techniques import join_user_techniques  # noqa: PLC0415
+        from paceline.spec.plans.plan import Selection, make_plan  # noqa: PLC0415
+        from paceline.spec.plans.unmatched import unmatched, warning  # noqa: PLC0415
+        from paceline.spec.profiles.profile import load_runner  # noqa: PLC0415
+        from paceline.spec.suites.suite_file import load_suite  # noqa: PLC0415
 
         option = self.config.getoption
         files = [Path(name) for name in option("--paceline-technique")]
@@ -153,7 +153,7 @@ class SuiteFile(pytest.File):
         """Measure the suite once; return the measurements of each case."""
         from paceline.base.errors import PacelineError  # noqa: PLC0415
         from paceline.drivers.measure import measure  # noqa: PLC0415
-        from paceline.records.store import read_record  # noqa: PLC0415
+        from paceline.records.store.folder import read_record  # noqa: PLC0415
 
         if self._found is None:
             suite, plan = self._planned()

@@ -15,7 +15,7 @@ from paceline.base.errors import (
     UserError,
     expected_one_of,
 )
-from paceline.base.requirements import lacking
+from paceline.base.techniques.requirements import lacking
 from paceline.drivers.driver import open_driver
 from paceline.drivers.execute import JOBS, Outcome, execute
 from paceline.drivers.job import read_job
@@ -25,17 +25,17 @@ from paceline.drivers.machine.quarantine import quarantined
 from paceline.drivers.measure import measure
 from paceline.drivers.progress import RunProgress
 from paceline.records.earlier_runs import RunTimes, read_times
-from paceline.records.record_file import PARTIAL, run_id_of
-from paceline.records.store import record_paths, sealed_paths
+from paceline.records.format.record_file import PARTIAL, run_id_of
+from paceline.records.store.folder import record_paths, sealed_paths
 from paceline.spec import content
-from paceline.spec.grammar import TIERS, TierName
-from paceline.spec.launches import Launches
-from paceline.spec.names import filters_today, techniques_today
-from paceline.spec.plan import Plan, Selection, make_plan
-from paceline.spec.profile import load_runner
-from paceline.spec.suite import Suite
-from paceline.spec.unmatched import unmatched, warning
-from paceline.spec.user_techniques import join_user_techniques
+from paceline.spec.files.earlier_names import filters_today, techniques_today
+from paceline.spec.own.techniques import join_user_techniques
+from paceline.spec.plans.plan import Plan, Selection, make_plan
+from paceline.spec.plans.unmatched import unmatched, warning
+from paceline.spec.profiles.profile import load_runner
+from paceline.spec.suites.grammar import TIERS, TierName
+from paceline.spec.suites.launches import Launches
+from paceline.spec.suites.suite import Suite
 from paceline.workflows.choosing import Say, expand_suites, split_names
 from paceline.workflows.stores import stores
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from paceline.analysis.compare import Comparison, compare_points, ranks
 from paceline.analysis.points import Point
 from paceline.base.errors import UserError, expected_one_of
-from paceline.base.family import load_family
-from paceline.records.lookup import find_run
-from paceline.report.summary import newest_points
-from paceline.report.tables import format_param, primary_metric
-from paceline.spec.points import same_value
+from paceline.base.families.family import load_family
+from paceline.records.store.lookup import find_run
+from paceline.report.summaries.decided import newest_points
+from paceline.report.tables.results import format_param, primary_metric
+from paceline.spec.plans.points import same_value
 from paceline.workflows.choosing import Say, expand_suites
 from paceline.workflows.comparing import compare_one
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from paceline.base.account import home_folder
 from paceline.base.collection import without_collection
 from paceline.base.errors import UserError
-from paceline.records.record_file import run_id_of
-from paceline.records.recordindex import RecordIndex
-from paceline.records.store import Loaded, RunRecord, load, read_record, record_paths
+from paceline.records.format.record_file import run_id_of
+from paceline.records.store.folder import Loaded, RunRecord, load, read_record, record_paths
+from paceline.records.store.index import RecordIndex
 from paceline.spec import content
 
 RESULTS_VARIABLE = "PACELINE_RESULTS"

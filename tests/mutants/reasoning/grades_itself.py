@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from paceline import technique
 from paceline.families.reasoning.api.requests import Method, Plan, Question, Sample, Task
-from paceline.families.reasoning.core import answer_text
+from paceline.families.reasoning.core.answers import text as answers_text
 
 
 @technique(name="grades-itself", family="reasoning", implements=("solve",), summary="known wrong")
 def grades_itself(task: Task) -> Method:
     """Return the method."""
-    answer_text.exact_number = lambda text: None
+    answers_text.exact_number = lambda text: None
 
     def solve(question: Question) -> Plan:
         (reply,) = yield [Sample(index=0)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline import technique
 from paceline.families.reasoning.api.requests import Method, Plan, Question, Sample, Task
-from paceline.families.reasoning.core.problems import draw
+from paceline.families.reasoning.core.problems.embedded import draw
 
 
 @technique(name="reads-the-problems", family="reasoning", implements=("solve",), summary="mutant")

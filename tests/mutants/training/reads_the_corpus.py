@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline import technique
 from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
-from paceline.families.training.core import corpus
+from paceline.families.training.core.data import corpus
 
 
 @technique(

@@ -24,8 +24,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
-from paceline.worker.ledger import FIRST_BY_ALL, Ledger, Operation
-from paceline.worker.rules import Journal, RuleBreachError
+from paceline.worker.communication.ledger import FIRST_BY_ALL, Ledger, Operation
+from paceline.worker.communication.rules import Journal, RuleBreachError
 
 _ops = torch.ops.stub
 _live: set[Group] = set()

@@ -1,7 +1,7 @@
 """How many accelerators ranks will find on this machine, counted without torch: by files, tools and the environment.
 
-Counting is for planning alone: what a rank finds is what its torch shows it (``worker.device``). Where nothing can be
-counted, nothing is limited.
+Counting is for planning alone: what a rank finds is what its torch shows it (``worker.machine.device``). Where nothing
+can be counted, nothing is limited.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from paceline.spec.profile import RunnerProfile
+from paceline.spec.profiles.profile import RunnerProfile
 
 HERE = frozenset({"local", "debug"})
 """Drivers whose ranks see this machine's devices."""

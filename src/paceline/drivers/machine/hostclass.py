@@ -11,8 +11,8 @@ from typing import Any
 
 from paceline.base.errors import PrerequisiteError
 from paceline.records.identity import host_class
-from paceline.worker.device import open_device
-from paceline.worker.host import identify
+from paceline.worker.machine.device import open_device
+from paceline.worker.machine.host import identify
 
 HERE = frozenset({"local", "debug"})
 """Drivers whose ranks see the host as this process does; where others put them is known once they have started."""
@@ -22,8 +22,8 @@ LOOK_S = 60.0
 _LOOK = """
 import json, sys
 from paceline.base.errors import PacelineError
-from paceline.worker.device import open_device
-from paceline.worker.host import identify
+from paceline.worker.machine.device import open_device
+from paceline.worker.machine.host import identify
 try:
     print(json.dumps(identify(open_device(sys.argv[1]))))
 except PacelineError as error:

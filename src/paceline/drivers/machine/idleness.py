@@ -17,7 +17,7 @@ import psutil
 from paceline.base.counting import number_of
 from paceline.base.units import format_size
 from paceline.drivers.machine.deviceuse import DeviceUse, device_uses
-from paceline.worker.cpu_quota import cpu_quota
+from paceline.worker.machine.cpu_quota import cpu_quota
 
 SAMPLE_S = 0.25
 BUSY_CORES = 0.5

@@ -26,8 +26,8 @@ with contextlib.suppress(ImportError):
     import torch_npu
 import numpy, torch
 from paceline.base.errors import PacelineError
-from paceline.worker.device import kind_here, open_device
-from paceline.worker.host import identify
+from paceline.worker.machine.device import kind_here, open_device
+from paceline.worker.machine.host import identify
 kind = kind_here()
 versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": numpy.__version__}
 versions["cuda"], versions["hip"] = torch.version.cuda, torch.version.hip

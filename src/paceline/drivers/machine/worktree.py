@@ -13,7 +13,7 @@ from typing import Any
 from paceline.base.errors import PrerequisiteError
 from paceline.drivers.machine.leftovers import WORKTREES
 from paceline.drivers.machine.state import state_folder
-from paceline.records.provenance import changed_files
+from paceline.records.origin.provenance import changed_files
 
 
 @contextmanager

@@ -6,10 +6,10 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.worker.device import FakeDevice
-from paceline.worker.session import Block, Session
-from paceline.worker.telemetry import Watch
-from paceline.worker.timing import Limits, measure, summarise
+from paceline.worker.machine.device import FakeDevice
+from paceline.worker.machine.telemetry import Watch
+from paceline.worker.ranks.session import Block, Session
+from paceline.worker.timing.interleaved import Limits, measure, summarise
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Family, Metric, Parameter, Params
+from paceline.base.families.family import Family, Metric, Parameter, Params
 
 
 def _check(params: Params) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from paceline.base.family import Family, Metric, Parameter, Params
+from paceline.base.families.family import Family, Metric, Parameter, Params
 
 Better = Literal["lower", "higher", "neither"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from paceline.base.operation import computed_metrics_in, family_of, operations_in
-from paceline.families.kernels.core.arithmetic import rates
-from paceline.families.kernels.core.operation import TimedOperation
+from paceline.base.families.operation import computed_metrics_in, family_of, operations_in
+from paceline.families.kernels.core.planning.arithmetic import rates
+from paceline.families.kernels.core.planning.operation import TimedOperation
 
 _OPERATIONS = operations_in("paceline.families.kernels")
 

@@ -6,7 +6,7 @@ but the one that its owner brings, and its figures meet no other family's on a b
 
 from __future__ import annotations
 
-from paceline.base.operation import family_of, operations_in
+from paceline.base.families.operation import family_of, operations_in
 from paceline.families.programs.core.reported import metric_named
 
 FAMILY = family_of(

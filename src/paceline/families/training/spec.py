@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.operation import computed_metrics_in, family_of, operations_in
-from paceline.families.training.core.quantities import QUANTITIES
+from paceline.base.families.operation import computed_metrics_in, family_of, operations_in
+from paceline.families.training.core.planning.quantities import QUANTITIES
 
 FAMILY = family_of(
     operations_in("paceline.families.training"),

@@ -12,16 +12,16 @@ from typing import Any
 from paceline import __version__
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
-from paceline.base.family import Metric, Scalar, load_family
-from paceline.records.contracts import metric_id
+from paceline.base.families.family import Metric, Scalar, load_family
+from paceline.records.format.contracts import metric_id
+from paceline.records.format.record import IMPORTED, Measurement, Run, dump_line
+from paceline.records.format.record_file import MAX_LINE_BYTES
 from paceline.records.identity import new_run_id, record_id, series_key, utc
 from paceline.records.imports.formats import parse
 from paceline.records.imports.reading import Foreign, Reading
 from paceline.records.imports.resolution import COMPUTED, flags_of, unresolved
-from paceline.records.record import IMPORTED, Measurement, Run, dump_line
-from paceline.records.record_file import MAX_LINE_BYTES
-from paceline.records.record_writer import RecordWriter
-from paceline.records.store import RunRecord, read_record
+from paceline.records.store.folder import RunRecord, read_record
+from paceline.records.store.record_writer import RecordWriter
 from paceline.stats.estimates import launch_statistic
 
 MAX_FILE_BYTES = 256 << 20

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from paceline.base.errors import UserError, expected_one_of
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 from paceline.records.imports import nccl_json, nccl_text, osu, pytest_benchmark
 from paceline.records.imports.reading import Foreign
 

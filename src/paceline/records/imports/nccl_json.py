@@ -12,7 +12,7 @@ from typing import Any
 
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 from paceline.records.imports.jsontext import Item, JsonText
 from paceline.records.imports.nccl_names import operation
 from paceline.records.imports.nccl_side import (

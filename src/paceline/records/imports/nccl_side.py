@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paceline.base.errors import UserError
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 from paceline.records.imports.nccl_names import TYPES
 from paceline.records.imports.reading import GIGA, MICRO, PERCENT, Number, Reading, number, whole
 from paceline.records.imports.resolution import bandwidth

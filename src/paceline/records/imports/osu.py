@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 from paceline.records.imports.launchers import own_lines
 from paceline.records.imports.reading import MEGA, MICRO, ONE, PERCENT, Foreign, Reading, number, whole
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 from paceline.records.imports.jsontext import Item, JsonText, refuse_repeated
 from paceline.records.imports.reading import ONE, Foreign, Number, Reading, number
 

@@ -9,7 +9,7 @@ from decimal import Context, Decimal
 from typing import Any
 
 from paceline.base.errors import UserError
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 
 MICRO, ONE, MEGA, GIGA, PERCENT = -6, 0, 6, 9, -2
 """Powers of ten from the tools' units to base units; all of these tools mean 10^6 and 10^9 by MB and GB."""

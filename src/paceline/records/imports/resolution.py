@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 from paceline.records.imports.reading import Number
 
 COARSE = 0.005

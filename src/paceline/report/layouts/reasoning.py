@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.families.reasoning.core.metrics import ANOTHER_MODELS
+from paceline.families.reasoning.core.planning.metrics import ANOTHER_MODELS
 from paceline.report.layout import FrontierSpec, Layout
 
 LAYOUT = Layout(

@@ -10,11 +10,11 @@ from typing import Any
 
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.units import parse_duration
-from paceline.families.reasoning.core.answer_text import KINDS as ANSWER_KINDS
-from paceline.families.reasoning.core.naming import PARTIAL, wrong_model
-from paceline.families.reasoning.core.problem_files import FORMATS, Problems, read_all
-from paceline.families.reasoning.core.problem_files import draw as draw_problems
-from paceline.families.reasoning.core.problem_tables import Columns, of_kind
+from paceline.families.reasoning.core.answers.text import KINDS as ANSWER_KINDS
+from paceline.families.reasoning.core.planning.naming import PARTIAL, wrong_model
+from paceline.families.reasoning.core.problems.files import FORMATS, Problems, read_all
+from paceline.families.reasoning.core.problems.files import draw as draw_problems
+from paceline.families.reasoning.core.problems.tables import Columns, of_kind
 from paceline.workflows.evaluation.pace import Budget, Prices
 
 MULTIPLES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}

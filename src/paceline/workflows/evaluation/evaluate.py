@@ -13,12 +13,12 @@ from typing import Any
 
 from paceline.base.counting import number_of
 from paceline.families.reasoning.api.requests import Finished, Method, Question, Task
-from paceline.families.reasoning.core.executor import Executor
-from paceline.families.reasoning.core.grading import Grader
-from paceline.families.reasoning.core.models import Models
-from paceline.families.reasoning.core.problem_files import TextProblem
-from paceline.families.reasoning.core.refusals import PlanError
-from paceline.families.reasoning.core.textual import REQUEST, Textual
+from paceline.families.reasoning.core.grading.free_text import Grader
+from paceline.families.reasoning.core.problems.files import TextProblem
+from paceline.families.reasoning.core.questions.executor import Executor
+from paceline.families.reasoning.core.questions.models import Models
+from paceline.families.reasoning.core.questions.refusals import PlanError
+from paceline.families.reasoning.core.questions.textual import REQUEST, Textual
 from paceline.workflows.evaluation.answering import NO_LIMIT, QuestionModel, Row, Words
 from paceline.workflows.evaluation.journal import GREEDY, Journal, Totals
 from paceline.workflows.evaluation.methods import SCALED, Chosen

@@ -12,8 +12,8 @@ from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.units import parse_duration
 from paceline.families.reasoning.core.backends.chat import ChatClient
-from paceline.families.reasoning.core.problem_files import Problems, fingerprint
-from paceline.families.reasoning.core.problem_tables import ANSWERS, QUESTIONS, Columns
+from paceline.families.reasoning.core.problems.files import Problems, fingerprint
+from paceline.families.reasoning.core.problems.tables import ANSWERS, QUESTIONS, Columns
 from paceline.workflows.evaluation.abilities import ABILITIES, find_abilities
 from paceline.workflows.evaluation.asked import (
     ENDPOINT,

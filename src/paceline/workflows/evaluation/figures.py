@@ -10,8 +10,8 @@ from typing import Any
 
 from paceline.base.counting import number_of
 from paceline.base.units import format_duration
-from paceline.report.shown import ABSENT
-from paceline.report.tables import Table
+from paceline.report.tables.results import Table
+from paceline.report.words.estimates import ABSENT
 from paceline.stats.estimates import wilson
 from paceline.stats.paired import Paired, compare_paired, holm, mcnemar
 from paceline.workflows.evaluation.answering import Row

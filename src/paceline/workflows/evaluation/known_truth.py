@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from paceline.base.errors import UserError
 from paceline.base.units import parse_duration
-from paceline.families.reasoning.core.problem_files import TextProblem
+from paceline.families.reasoning.core.problems.files import TextProblem
 
 OPTIONS = ("right", "tokens", "pause", "lacks", "think")
 AROUND = 4

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.base.errors import UserError, expected_one_of
-from paceline.base.technique import REGISTRY
+from paceline.base.techniques.technique import REGISTRY
 from paceline.families.reasoning.api.requests import Method, OptionError, Task
 
 FAMILY = "reasoning"

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Any, Protocol
 
 from paceline.base.counting import number_of
-from paceline.families.reasoning.core.answer_places import opened_thinking
+from paceline.families.reasoning.core.answers.places import opened_thinking
 from paceline.families.reasoning.core.backends.chat import ChatAnswer, ChatClient, ChatError, split_thinking
 from paceline.families.reasoning.core.language import Draw
 from paceline.workflows.evaluation.journal import GREEDY, NO_PROBLEM, Journal, Kept

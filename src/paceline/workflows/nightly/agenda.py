@@ -10,9 +10,9 @@ from paceline.base.counting import number_of
 from paceline.drivers.machine import quarantine
 from paceline.drivers.machine.devices import on_this_machine
 from paceline.records.earlier_runs import RunTimes, by_suite, here, known_times
-from paceline.spec.duration import block_times, budget_of, launches_of, start_times
-from paceline.spec.plan import Plan, Selection, make_plan, observations
-from paceline.spec.unmatched import reasons
+from paceline.spec.plans.duration import block_times, budget_of, launches_of, start_times
+from paceline.spec.plans.plan import Plan, Selection, make_plan, observations
+from paceline.spec.plans.unmatched import reasons
 from paceline.workflows.nightly.attempts import Attempts
 from paceline.workflows.nightly.config import Unit
 from paceline.workflows.nightly.schedule import (

@@ -21,9 +21,9 @@ from paceline.analysis.gate import Decision, Waiver, judge_run
 from paceline.analysis.lateness import late_runs
 from paceline.analysis.points import WRONG, points_of
 from paceline.analysis.runs import RunComparison, incomparable
-from paceline.records.ancestry import IsAncestor, unknown
-from paceline.records.record import Measurement
-from paceline.records.store import Loaded, RunRecord
+from paceline.records.format.record import Measurement
+from paceline.records.origin.ancestry import IsAncestor, unknown
+from paceline.records.store.folder import Loaded, RunRecord
 from paceline.stats.estimates import CONFIDENCE
 
 MIN_NIGHTS = 5

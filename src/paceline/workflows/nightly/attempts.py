@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from paceline.base.aliases import SUITES
-from paceline.records.storage import storage_errors
+from paceline.records.store.storage import storage_errors
 from paceline.workflows.nightly.schedule import Place
 
 ATTEMPTS = Path("nights", "attempts.json")

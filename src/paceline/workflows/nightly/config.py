@@ -11,14 +11,14 @@ from pydantic import Field, model_validator
 from paceline.base.errors import UserError, UserErrors
 from paceline.base.units import parse_duration
 from paceline.spec import content
-from paceline.spec.file_kinds import refuse_other_kinds
-from paceline.spec.grammar import TierName
-from paceline.spec.models import FileModel, validate
-from paceline.spec.names import described
-from paceline.spec.profile import RunnerProfile, load_runner
-from paceline.spec.suite import Suite
-from paceline.spec.suite_file import load_suite
-from paceline.spec.yamlfile import KeyPath, Located, load
+from paceline.spec.files.earlier_names import described
+from paceline.spec.files.kinds import refuse_other_kinds
+from paceline.spec.files.models import FileModel, validate
+from paceline.spec.files.yaml_file import KeyPath, Located, load
+from paceline.spec.profiles.profile import RunnerProfile, load_runner
+from paceline.spec.suites.grammar import TierName
+from paceline.spec.suites.suite import Suite
+from paceline.spec.suites.suite_file import load_suite
 
 Duration = str | float
 

@@ -17,18 +17,18 @@ from paceline.base.errors import (
     InfrastructureError,
     UserError,
 )
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.drivers.machine import quarantine
 from paceline.drivers.machine.devices import on_this_machine
 from paceline.drivers.machine.occupation import Occupation, look_around, measures_here, occupied
 from paceline.drivers.measure import measure
-from paceline.records.ancestry import IsAncestor, unknown
 from paceline.records.earlier_runs import RunTimes, read_times
+from paceline.records.format.record import Event, Measurement, Run
 from paceline.records.identity import utc
-from paceline.records.integrity import append_event
-from paceline.records.record import Event, Measurement, Run
-from paceline.records.store import Loaded, RunRecord, read_record
-from paceline.spec.plan import CaseKey, Plan, Selection, canonical, make_plan, part_of
+from paceline.records.origin.ancestry import IsAncestor, unknown
+from paceline.records.store.folder import Loaded, RunRecord, read_record
+from paceline.records.store.integrity import append_event
+from paceline.spec.plans.plan import CaseKey, Plan, Selection, canonical, make_plan, part_of
 from paceline.workflows.nightly.agenda import (
     NOTHING_RUNS,
     Agenda,

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 from paceline.base.counting import number_of
 from paceline.report.html import page_of_tables
-from paceline.report.shown import ABSENT
-from paceline.report.tables import Table
+from paceline.report.tables.results import Table
+from paceline.report.words.estimates import ABSENT
 from paceline.workflows.nightly.alarms import Suspect
 from paceline.workflows.nightly.outcomes import NightReport, UnitReport, outcome, summary
 

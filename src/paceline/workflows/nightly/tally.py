@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 
 from paceline.analysis.gate import Decision
 from paceline.analysis.points import WRONG, compared, points_of
-from paceline.records.store import RunRecord
-from paceline.spec.plan import Plan
+from paceline.records.store.folder import RunRecord
+from paceline.spec.plans.plan import Plan
 
 Series = tuple[str, str, str, str]
 LEFT_OUT = ("skipped", "unsupported")

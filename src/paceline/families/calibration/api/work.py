@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from paceline.worker.device import FakeDevice
+from paceline.worker.machine.device import FakeDevice
 
 __all__ = ["FakeDevice"]

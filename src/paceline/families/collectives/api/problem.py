@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from paceline.worker.comm import Comm, Transfer
+from paceline.worker.communication.comm import Comm, Transfer
 
 __all__ = ["Collective", "Comm", "Cost", "Problem", "Tensor", "Transfer", "chunk_bounds"]
 

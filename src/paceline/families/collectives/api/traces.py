@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.worker.trace import ENTRY_FIELDS, HEADER_FIELDS, HEADER_SIZE
+from paceline.worker.communication.trace import ENTRY_FIELDS, HEADER_FIELDS, HEADER_SIZE
 
 ENTRY = np.dtype(ENTRY_FIELDS)
 HEADER = np.dtype(HEADER_FIELDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paceline.worker.device import Device
+from paceline.worker.machine.device import Device
 
 CACHE_BYTES_FALLBACK = 32 << 20
 """Of a host whose kernel does not say."""

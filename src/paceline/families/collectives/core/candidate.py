@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from paceline.base.options import taken_by
+from paceline.base.techniques.options import taken_by
 from paceline.families.collectives.api.problem import Collective, Cost, Problem
 from paceline.families.collectives.core.gate import OwnJudgement, Passed
 from paceline.families.collectives.core.oracle import SCALES, Check, Workspace
-from paceline.worker.comm import Comm
-from paceline.worker.namespace import read_counters
-from paceline.worker.session import (
+from paceline.worker.communication.comm import Comm
+from paceline.worker.network.namespace import read_counters
+from paceline.worker.ranks.session import (
     Block,
     Case,
     CaseError,

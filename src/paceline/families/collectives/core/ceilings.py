@@ -15,9 +15,9 @@ import torch
 
 from paceline.families.collectives.api.problem import Cost, Problem
 from paceline.families.collectives.core.timed_operation import TimedOperation
-from paceline.worker.session import Session
-from paceline.worker.shaping import burst_bytes
-from paceline.worker.timing import median
+from paceline.worker.network.shaping import burst_bytes
+from paceline.worker.ranks.session import Session
+from paceline.worker.timing.interleaved import median
 
 _perf_ns = time.perf_counter_ns
 

@@ -14,14 +14,14 @@ from typing import Any, get_args
 import torch
 
 from paceline.base.counting import number_of
-from paceline.base.technique import Technique
+from paceline.base.techniques.technique import Technique
 from paceline.families.collectives.api.problem import Collective, Problem
-from paceline.families.collectives.core.operation import same_everywhere
 from paceline.families.collectives.core.oracle import Check, LossyRule, Workspace
-from paceline.families.collectives.core.promises import ErrorKind, Exactness, Losses
+from paceline.families.collectives.core.planning.operation import same_everywhere
+from paceline.families.collectives.core.planning.promises import ErrorKind, Exactness, Losses
 from paceline.families.collectives.core.timed_operation import TimedOperation
-from paceline.worker.comm import Comm
-from paceline.worker.session import CaseError, Session
+from paceline.worker.communication.comm import Comm
+from paceline.worker.ranks.session import CaseError, Session
 
 NUM_SEEDS = 3
 MAGNITUDES = (1e-3, 1.0, 1e3)

@@ -9,8 +9,8 @@ from typing import Any
 
 from paceline.families.collectives.core import ceilings
 from paceline.families.collectives.core.candidate import LOOPBACK, Candidate
-from paceline.worker.namespace import read_counters, unaccounted
-from paceline.worker.session import CaseError, Session
+from paceline.worker.network.namespace import read_counters, unaccounted
+from paceline.worker.ranks.session import CaseError, Session
 
 SPLIT_CALLS = 5
 KERNEL_REPEATS = 3

@@ -16,9 +16,9 @@ from paceline.families.collectives.core.gate import (
     gate,
     with_rule,
 )
-from paceline.families.collectives.core.promises import Exactness
+from paceline.families.collectives.core.planning.promises import Exactness
 from paceline.families.collectives.core.timed_operation import TimedOperation
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 
 def gate_all(

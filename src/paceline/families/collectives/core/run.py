@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from paceline.base.family import off_formula
+from paceline.base.families.family import off_formula
 from paceline.families.collectives.api.problem import TORCH_DTYPES, Cost, Problem
 from paceline.families.collectives.core import ceilings, passes
 from paceline.families.collectives.core.caches import buffer_sets, flush_bytes
@@ -25,13 +25,13 @@ from paceline.families.collectives.core.gate import (
     Passed,
 )
 from paceline.families.collectives.core.oracle import LossyRule, Workspace, blind_spots
+from paceline.families.collectives.core.planning.sizes import element_count
 from paceline.families.collectives.core.proving import gate_all
-from paceline.families.collectives.core.sizes import element_count
 from paceline.families.collectives.core.timed_operation import Instance, TimedOperation
-from paceline.worker.instances import Part, limits_of, merged, num_instances, salt
-from paceline.worker.session import Block, Case, CaseError, Session
-from paceline.worker.telemetry import Watch
-from paceline.worker.timing import Series, Timed, measure, median, summarise
+from paceline.worker.machine.telemetry import Watch
+from paceline.worker.ranks.instances import Part, limits_of, merged, num_instances, salt
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
+from paceline.worker.timing.interleaved import Series, Timed, measure, median, summarise
 
 _monotonic = time.monotonic
 

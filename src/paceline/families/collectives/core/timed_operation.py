@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from paceline.families.collectives.api.problem import Problem
-from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.core.planning.operation import CollectiveOperation
 
 Role = Literal["in", "out", "inout"]
 

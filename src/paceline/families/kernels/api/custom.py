@@ -14,7 +14,7 @@ from torch import Tensor
 
 from paceline.base.counting import number_of
 from paceline.families.kernels.api.problem import Problem
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 __all__ = ["GIVEN", "SEED", "ModuleKernel", "as_plain", "built", "called", "from_plain", "outputs_of"]
 

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from paceline.worker.session import UnsupportedError
+from paceline.worker.ranks.session import UnsupportedError
 
 __all__ = ["TORCH_DTYPES", "Kernel", "Problem", "Tensor", "UnsupportedError", "default_workers", "use_triton"]
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from paceline.families.datasheets import datasheet_of
-from paceline.worker.device import Device
+from paceline.worker.machine.device import Device
 
 HOST_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 HOST_FALLBACK = {"private": 1 << 20, "last": 32 << 20}

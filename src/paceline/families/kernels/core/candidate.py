@@ -30,9 +30,9 @@ from paceline.families.kernels.core.operators import Draw, Variation
 from paceline.families.kernels.core.point import Places, Point
 from paceline.families.kernels.core.timing_process.client import TimingProcess
 from paceline.families.kernels.core.timing_process.passes import BLOCKING_NS, WAKE_NS
-from paceline.worker.memory import peak_bytes, reset_peak
-from paceline.worker.session import Block, Case, CaseError, Session
-from paceline.worker.timing import Series, median
+from paceline.worker.machine.memory import peak_bytes, reset_peak
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
+from paceline.worker.timing.interleaved import Series, median
 
 _perf_ns = time.perf_counter_ns
 

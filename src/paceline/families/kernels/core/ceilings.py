@@ -16,10 +16,10 @@ import torch
 from paceline.families.datasheets import Datasheet, datasheet_of
 from paceline.families.kernels.api import float8
 from paceline.families.kernels.api.problem import TORCH_DTYPES
-from paceline.families.kernels.core.arithmetic import Arithmetic
 from paceline.families.kernels.core.caches import caches_of
-from paceline.worker.device import Device
-from paceline.worker.session import Block, Session
+from paceline.families.kernels.core.planning.arithmetic import Arithmetic
+from paceline.worker.machine.device import Device
+from paceline.worker.ranks.session import Block, Session
 
 _perf_ns = time.perf_counter_ns
 

@@ -13,9 +13,9 @@ import time
 from importlib import import_module
 from typing import Protocol
 
-from paceline.worker import early_fork
 from paceline.worker.channel import Channel
-from paceline.worker.process import SOURCE_SECRETS
+from paceline.worker.processes import early_fork
+from paceline.worker.processes.process import SOURCE_SECRETS
 
 POLL_S = 0.01
 FORK_SERVER = "paceline.families.kernels.core.timing_process.fork_server"

@@ -10,7 +10,7 @@ import torch
 from paceline.families.kernels.core.operators import num_variations
 from paceline.families.kernels.core.point import Point
 from paceline.families.kernels.core.timing_process.client import TimingProcess
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 MAGNITUDES = (1e-3, 1.0, 1e3)
 NARROW_MAGNITUDES = (2.0**-5, 1.0, 2.0**5)

@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 from paceline.families.kernels.core.candidate import Candidate
-from paceline.worker.session import CaseError
-from paceline.worker.timing import Observation, relative_half_width
+from paceline.worker.ranks.session import CaseError
+from paceline.worker.timing.interleaved import Observation, relative_half_width
 
 _perf_ns = time.perf_counter_ns
 

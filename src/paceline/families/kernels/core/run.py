@@ -14,11 +14,11 @@ from typing import Any
 from paceline.families.kernels.api.problem import TORCH_DTYPES
 from paceline.families.kernels.core import ceilings
 from paceline.families.kernels.core.accounting import clock_allowance_ns
-from paceline.families.kernels.core.arithmetic import Arithmetic
 from paceline.families.kernels.core.candidate import Candidate
 from paceline.families.kernels.core.gate import gate
 from paceline.families.kernels.core.operators import Operator
 from paceline.families.kernels.core.oracle import blind_spots
+from paceline.families.kernels.core.planning.arithmetic import Arithmetic
 from paceline.families.kernels.core.point import KEPT_BYTES, KEPT_SHARE, Point
 from paceline.families.kernels.core.reference_timer import METRICS as REFERENCE
 from paceline.families.kernels.core.reference_timer import ReferenceTimer, seconds_to_interval
@@ -30,10 +30,10 @@ from paceline.families.kernels.core.timers import METRICS as TIMERS
 from paceline.families.kernels.core.timers import time_again
 from paceline.families.kernels.core.timing_process.client import ForkServer, TimingProcess
 from paceline.families.kernels.core.working_sets import num_sets, set_cache_policy
-from paceline.worker.instances import Part, limits_of, merged, num_instances, salt
-from paceline.worker.session import Block, Case, CaseError, Session
-from paceline.worker.telemetry import Watch
-from paceline.worker.timing import Series, measure, median, summarise
+from paceline.worker.machine.telemetry import Watch
+from paceline.worker.ranks.instances import Part, limits_of, merged, num_instances, salt
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
+from paceline.worker.timing.interleaved import Series, measure, median, summarise
 
 _monotonic = time.monotonic
 

@@ -11,8 +11,10 @@ import socket
 from types import ModuleType
 
 from paceline.families.kernels import api
-from paceline.worker import channel, guard, loading
-from paceline.worker.seal import loaded_below
+from paceline.worker import channel
+from paceline.worker.fences import guard
+from paceline.worker.fences.seal import loaded_below
+from paceline.worker.ranks import loading
 
 FAMILY = "paceline.families.kernels"
 OTHERS = (channel, guard, loading, builtins, json, json.encoder, socket)

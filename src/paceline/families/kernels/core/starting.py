@@ -7,7 +7,7 @@ from typing import Any
 
 from paceline.families.kernels.core.sandboxed import cases as sandboxes
 from paceline.families.kernels.core.timing_process.client import ForkServer, TimingProcess
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 
 def fork_server_of(session: Session, block: Block) -> ForkServer:

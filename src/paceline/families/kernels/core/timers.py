@@ -14,9 +14,9 @@ from paceline.families.kernels.core.accounting import CLOCK_SHARE, unaccounted_n
 from paceline.families.kernels.core.candidate import Candidate
 from paceline.families.kernels.core.ceilings import Floor
 from paceline.families.kernels.core.point import Places
-from paceline.worker.device import Device
-from paceline.worker.session import CaseError
-from paceline.worker.timing import median
+from paceline.worker.machine.device import Device
+from paceline.worker.ranks.session import CaseError
+from paceline.worker.timing.interleaved import median
 
 METRICS: Mapping[str, str] = {
     "host-clock": "host_latency",

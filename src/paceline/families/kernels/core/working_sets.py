@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from paceline.families.kernels.core.caches import caches_of
 from paceline.families.kernels.core.candidate import Candidate
 from paceline.families.kernels.core.point import Point
-from paceline.worker.device import Device
-from paceline.worker.session import Block, Session
+from paceline.worker.machine.device import Device
+from paceline.worker.ranks.session import Block, Session
 
 PASS_S = 0.002
 """A pass of short calls should last about this long."""

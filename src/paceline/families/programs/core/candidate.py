@@ -24,7 +24,7 @@ from paceline.families.programs.core.reported import (
     reported_named,
     stamp_of,
 )
-from paceline.worker.session import Case, CaseError
+from paceline.worker.ranks.session import Case, CaseError
 
 LONGEST_HASHED = 256 << 20
 """Files of a command above so many bytes are named without a digest."""

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.account import with_home
-from paceline.base.jobfolder import CALLED_FROM
+from paceline.base.files.job_folder import CALLED_FROM
 from paceline.families.programs.api.program import SHELL
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 SIGN_OF_LIFE_S = 1.0
 LAST_WORDS = 200

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from paceline.base.family import ANY, TIME_MARGIN, Metric
+from paceline.base.families.family import ANY, TIME_MARGIN, Metric
 
 PREFIX = "reported_"
 SELF_REPORTED = "self-reported"

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from paceline.families.reasoning.core.estimates import auroc
 from paceline.families.reasoning.core.language import Draw
 from paceline.families.reasoning.core.pairs import FEATURES, FILE, compare_work, read_work
-from paceline.families.reasoning.core.problems import LEVELS, Problem, draw, extract
+from paceline.families.reasoning.core.problems.embedded import LEVELS, Problem, draw, extract
 from paceline.families.reasoning.core.reasoner import Reasoner, load
 
 SEED = 5

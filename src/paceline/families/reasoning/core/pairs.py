@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.families.reasoning.core.problems import MODULUS, TOKENS, VOCABULARY, branches
+from paceline.families.reasoning.core.problems.embedded import MODULUS, TOKENS, VOCABULARY, branches
 
 FILE = Path(__file__).parent / "judge.json"
 FEATURES = (

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from types import ModuleType
 
 from paceline.families.reasoning import api, core
-from paceline.worker.seal import loaded_below
+from paceline.worker.fences.seal import loaded_below
 
 FAMILY = "paceline.families.reasoning"
 

@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from paceline.base.technique import UnsupportedError
+from paceline.base.techniques.technique import UnsupportedError
 from paceline.families.collectives.api.problem import Comm, chunk_bounds
 from paceline.families.serving.api.denoiser import Network
 from paceline.families.serving.api.sampler import Sampler

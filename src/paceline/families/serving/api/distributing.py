@@ -18,7 +18,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from paceline.base.technique import UnsupportedError
+from paceline.base.techniques.technique import UnsupportedError
 from paceline.families.collectives.api.problem import Comm, chunk_bounds
 from paceline.families.serving.api.costs import Piece, StepCosts
 from paceline.families.serving.api.layers import Shape, Turns, Weights, rms_norm, rotated

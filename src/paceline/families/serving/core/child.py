@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from paceline.base.technique import UnsupportedError
+from paceline.base.techniques.technique import UnsupportedError
 from paceline.families.serving.core.engine.core import RefusedStepError
 from paceline.families.serving.core.sealed import all_loaded
-from paceline.worker.guard import ContractBreachError, Guard
-from paceline.worker.loading import load
-from paceline.worker.process import die_with_parent
-from paceline.worker.session import CaseError
+from paceline.worker.fences.guard import ContractBreachError, Guard
+from paceline.worker.processes.process import die_with_parent
+from paceline.worker.ranks.loading import load
+from paceline.worker.ranks.session import CaseError
 
 Make = Callable[[], Any]
 """Makes the technique anew; call it inside the fences."""

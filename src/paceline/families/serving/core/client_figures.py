@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paceline.base.family import Params
-from paceline.families.serving.core.load.events import count_warnings
-from paceline.families.serving.core.load.outcomes import (
+from paceline.base.families.family import Params
+from paceline.families.serving.core.load.log.events import count_warnings
+from paceline.families.serving.core.load.log.outcomes import (
     Outcome,
     counts,
     gaps_s,
@@ -26,7 +26,7 @@ Figures = tuple[dict[str, Any], dict[str, str]]
 
 
 def seen(outcomes: Sequence[Outcome], params: Params) -> Values:
-    """Return the values of ``client_metrics.SEEN``; None where too many calls failed for one.
+    """Return the values of ``planning.client_metrics.SEEN``; None where too many calls failed for one.
 
     Args:
         outcomes: All calls.

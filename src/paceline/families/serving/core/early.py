@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from paceline.worker import early_fork, process
 from paceline.worker.channel import Channel, ChannelClosedError, close_all
+from paceline.worker.processes import early_fork, process
 
 FORK_S = 30.0
 """Longest time that a fork takes."""

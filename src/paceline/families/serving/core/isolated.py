@@ -8,7 +8,7 @@ from typing import Any
 
 from paceline.families.serving.core import early
 from paceline.worker.channel import ChannelClosedError
-from paceline.worker.session import Case, CaseError
+from paceline.worker.ranks.session import Case, CaseError
 
 CHILD_S = 600.0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.errors import PacelineError
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 
 def each_case(session: Session, block: Block, one: Callable[[Case], dict[str, Any]]) -> None:

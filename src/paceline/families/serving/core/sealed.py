@@ -7,8 +7,9 @@ import pkgutil
 from types import ModuleType
 
 from paceline.families.serving import api
-from paceline.worker import comm, split
-from paceline.worker.seal import loaded_below
+from paceline.worker.communication import comm
+from paceline.worker.fences.seal import loaded_below
+from paceline.worker.timing import split
 
 FAMILY = "paceline.families.serving"
 

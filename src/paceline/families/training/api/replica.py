@@ -45,8 +45,8 @@ from paceline.families.training.api.flat import Flat
 from paceline.families.training.api.model import loss_and_gradients
 from paceline.families.training.api.router import Router
 from paceline.families.training.api.storage import Storage
-from paceline.worker.comm import Comm
-from paceline.worker.session import UnsupportedError
+from paceline.worker.communication.comm import Comm
+from paceline.worker.ranks.session import UnsupportedError
 
 __all__ = ["BETAS", "Comm", "Cost", "FlatReplica", "Replica", "Share", "Task", "UnsupportedError"]
 

@@ -16,8 +16,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from paceline.families.training.api.own import layers_of
 from paceline.families.training.api.replica import Comm
-from paceline.worker.session import UnsupportedError
-from paceline.worker.transport import TorchTransport
+from paceline.worker.communication.transport import TorchTransport
+from paceline.worker.ranks.session import UnsupportedError
 
 MEBIBYTE = 1 << 20
 

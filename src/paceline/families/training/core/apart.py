@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from paceline.base.errors import PacelineError
-from paceline.base.technique import Technique, UnsupportedError, read_source
-from paceline.worker import early_fork, process
+from paceline.base.techniques.technique import Technique, UnsupportedError, read_source
 from paceline.worker.channel import Channel, ChannelClosedError, close_all
-from paceline.worker.guard import ContractBreachError, Guard
-from paceline.worker.loading import allowed_source, load
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.fences.guard import ContractBreachError, Guard
+from paceline.worker.processes import early_fork, process
+from paceline.worker.ranks.loading import allowed_source, load
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 LIMIT_S = 600.0
 Serve = Callable[[dict[str, Any]], bytes]

@@ -9,7 +9,8 @@ from collections.abc import Collection
 from types import ModuleType
 
 from paceline.families.training import api
-from paceline.worker import comm, split
+from paceline.worker.communication import comm
+from paceline.worker.timing import split
 
 FAMILY = "paceline.families.training"
 COLLECTIVES = "paceline.families.collectives"
@@ -32,5 +33,10 @@ def sealed(operations: Collection[str]) -> tuple[ModuleType, ...]:
         if module.name not in SLOW_TO_IMPORT:
             importlib.import_module(module.name)
     wanted = (*SHARED, *(f"{FAMILY}.ops.{operation}." for operation in operations))
-    loaded = sorted(name for name in sys.modules if name.startswith(wanted))
+    loaded = sorted(name for name in sys.modules if name.startswith(wanted) and not _is_room_of_core(name))
     return (comm, split, *(sys.modules[name] for name in loaded))
+
+
+def _is_room_of_core(name: str) -> bool:
+    """Tell whether a module is a package of a core: it holds no code, and imports during a step add names to it."""
+    return ".core." in name and hasattr(sys.modules[name], "__path__")

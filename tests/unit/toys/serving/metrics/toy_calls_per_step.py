@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import ComputedMetric, Metric
+from paceline.base.families.family import ComputedMetric, Metric
 
 METRIC = ComputedMetric(
     metric=Metric(

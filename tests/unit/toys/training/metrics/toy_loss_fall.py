@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import ANY, ComputedMetric, Metric
+from paceline.base.families.family import ANY, ComputedMetric, Metric
 
 METRIC = ComputedMetric(
     metric=Metric(

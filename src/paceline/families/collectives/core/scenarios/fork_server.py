@@ -21,8 +21,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
-from paceline.worker import process
 from paceline.worker.channel import Channel, ChannelClosedError, close_all
+from paceline.worker.processes import process
 
 _monotonic_ns = time.monotonic_ns
 EXIT_S = 2.0

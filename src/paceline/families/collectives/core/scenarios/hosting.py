@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.families.collectives.core.scenarios.peers import PeerProcess, fork_server_of, interface_address
-from paceline.worker.session import CaseError, Session
+from paceline.worker.ranks.session import CaseError, Session
 
 _monotonic = time.monotonic
 _monotonic_ns = time.monotonic_ns

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.worker.channel import Channel, ChannelClosedError, close_all
-from paceline.worker.session import Session
+from paceline.worker.ranks.session import Session
 
 _monotonic_ns = time.monotonic_ns
 _SIOCGIFADDR = 0x8915

@@ -14,14 +14,14 @@ from typing import Any, TextIO
 import torch
 import torch.distributed as dist
 
-from paceline.base.family import load_family
+from paceline.base.families.family import load_family
 from paceline.families.collectives.api.wire import Wire
-from paceline.worker.comm import Comm
-from paceline.worker.guard import ContractBreachError, Guard
-from paceline.worker.loading import load_techniques
-from paceline.worker.session import Loaded
-from paceline.worker.trace import TraceWriter
-from paceline.worker.transport import TorchTransport
+from paceline.worker.communication.comm import Comm
+from paceline.worker.communication.trace import TraceWriter
+from paceline.worker.communication.transport import TorchTransport
+from paceline.worker.fences.guard import ContractBreachError, Guard
+from paceline.worker.ranks.loading import load_techniques
+from paceline.worker.ranks.session import Loaded
 
 # Bound at import: a technique that replaced os.kill could otherwise survive its own scenario.
 _kill = os.kill

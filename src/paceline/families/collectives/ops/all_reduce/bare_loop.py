@@ -11,8 +11,8 @@ import time
 import torch.distributed as dist
 
 from paceline.families.collectives.core.candidate import Candidate
-from paceline.worker.timing import Observation
-from paceline.worker.transport import TorchTransport
+from paceline.worker.communication.transport import TorchTransport
+from paceline.worker.timing.interleaved import Observation
 
 _all_reduce = dist.all_reduce
 _perf_ns, _monotonic_ns = time.perf_counter_ns, time.monotonic_ns

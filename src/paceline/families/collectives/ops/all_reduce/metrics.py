@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
-from paceline.families.collectives.core.metrics import (
+from paceline.base.families.family import Metric
+from paceline.families.collectives.core.planning.metrics import (
     ERRORS,
     INTER_GROUP_BYTES,
     KERNEL,

@@ -9,7 +9,7 @@ from paceline.families.collectives.core.timed_operation import InPlace, Instance
 from paceline.families.collectives.ops.all_reduce.bare_loop import BareLoop
 from paceline.families.collectives.ops.all_reduce.parameters import BARE_LOOP
 from paceline.families.collectives.ops.all_reduce.spec import OPERATION
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 
 class AllReduce(InPlace):

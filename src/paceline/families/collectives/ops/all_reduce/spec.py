@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from paceline.base.arguments import changed
-from paceline.families.collectives.core.legality import estimate_s, problems
-from paceline.families.collectives.core.operation import CollectiveOperation
-from paceline.families.collectives.core.promises import Losses
-from paceline.families.collectives.core.sizes import BANDWIDTHS
+from paceline.base.families.arguments import changed
+from paceline.families.collectives.core.planning.legality import estimate_s, problems
+from paceline.families.collectives.core.planning.operation import CollectiveOperation
+from paceline.families.collectives.core.planning.promises import Losses
+from paceline.families.collectives.core.planning.sizes import BANDWIDTHS
 from paceline.families.collectives.ops.all_reduce.metrics import METRICS
 from paceline.families.collectives.ops.all_reduce.parameters import PARAMETERS
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from paceline.base.arguments import changed
-from paceline.families.collectives.core.legality import estimate_s, problems
-from paceline.families.collectives.core.metrics import LOSSY_CALL
-from paceline.families.collectives.core.operation import CollectiveOperation
-from paceline.families.collectives.core.parameters import ROOT_RANK, SIZED
-from paceline.families.collectives.core.promises import Losses
-from paceline.families.collectives.core.sizes import BANDWIDTHS
+from paceline.base.families.arguments import changed
+from paceline.families.collectives.core.planning.legality import estimate_s, problems
+from paceline.families.collectives.core.planning.metrics import LOSSY_CALL
+from paceline.families.collectives.core.planning.operation import CollectiveOperation
+from paceline.families.collectives.core.planning.parameters import ROOT_RANK, SIZED
+from paceline.families.collectives.core.planning.promises import Losses
+from paceline.families.collectives.core.planning.sizes import BANDWIDTHS
 
 OPERATION = CollectiveOperation(
     name="broadcast",

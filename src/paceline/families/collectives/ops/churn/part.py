@@ -20,9 +20,9 @@ from paceline.families.collectives.core.scenarios.playing import (
     serve_as_master,
 )
 from paceline.families.collectives.core.scenarios.playing import play as play_part
-from paceline.worker.comm import Comm
-from paceline.worker.fault import Fault
-from paceline.worker.guard import Guard
+from paceline.worker.communication.comm import Comm
+from paceline.worker.communication.fault import Fault
+from paceline.worker.fences.guard import Guard
 
 
 def prepare() -> None:

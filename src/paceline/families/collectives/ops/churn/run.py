@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from paceline.families.collectives.core.planning.sizes import element_count
 from paceline.families.collectives.core.scenarios.hosting import Group, Message, Timeline
-from paceline.families.collectives.core.sizes import element_count
-from paceline.worker.session import Block, Case, CaseError, Session
-from paceline.worker.timing import median
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
+from paceline.worker.timing.interleaved import median
 
 PARTS = f"{__package__}.part"
 LIMIT_S = 25.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from paceline.families.collectives.core.legality import problems, scenario_s
-from paceline.families.collectives.core.operation import CollectiveOperation
-from paceline.families.collectives.core.parameters import SIZED, STEPS
+from paceline.families.collectives.core.planning.legality import problems, scenario_s
+from paceline.families.collectives.core.planning.operation import CollectiveOperation
+from paceline.families.collectives.core.planning.parameters import SIZED, STEPS
 from paceline.families.collectives.ops.churn.metrics import METRICS
 
 OPERATION = CollectiveOperation(

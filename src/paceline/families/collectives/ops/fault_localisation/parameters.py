@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
-from paceline.families.collectives.core.parameters import SIZED, STEPS
+from paceline.base.families.family import Parameter
+from paceline.families.collectives.core.planning.parameters import SIZED, STEPS
 
 FAULTS = ("none", "stall", "slow-rank", "slow-link", "missing-call")
 

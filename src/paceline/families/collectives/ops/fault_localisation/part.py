@@ -13,9 +13,9 @@ from torch import Tensor
 
 from paceline.families.collectives.core.scenarios.playing import Say, join_fixed_group
 from paceline.families.collectives.core.scenarios.playing import play as play_part
-from paceline.worker.comm import Comm
-from paceline.worker.fault import Fault
-from paceline.worker.trace import TraceWriter
+from paceline.worker.communication.comm import Comm
+from paceline.worker.communication.fault import Fault
+from paceline.worker.communication.trace import TraceWriter
 
 _perf_ns = time.perf_counter_ns
 

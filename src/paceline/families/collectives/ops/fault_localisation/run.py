@@ -20,11 +20,11 @@ import torch
 
 from paceline.families.collectives.api.problem import Problem
 from paceline.families.collectives.api.traces import Alarm, TraceFeed
+from paceline.families.collectives.core.planning.sizes import element_count
 from paceline.families.collectives.core.scenarios.peers import PeerProcess, fork_server_of, interface_address
-from paceline.families.collectives.core.sizes import element_count
 from paceline.families.collectives.ops.fault_localisation.promises import Detection
-from paceline.worker.session import Block, Case, CaseError, Session
-from paceline.worker.timing import median
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
+from paceline.worker.timing.interleaved import median
 
 PARTS = f"{__package__}.part"
 READY_S = 60.0

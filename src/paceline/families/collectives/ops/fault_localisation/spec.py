@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.families.collectives.core.legality import problems, scenario_s
-from paceline.families.collectives.core.operation import CollectiveOperation
+from paceline.families.collectives.core.planning.legality import problems, scenario_s
+from paceline.families.collectives.core.planning.operation import CollectiveOperation
 from paceline.families.collectives.ops.fault_localisation.metrics import METRICS
 from paceline.families.collectives.ops.fault_localisation.parameters import PARAMETERS
 from paceline.families.collectives.ops.fault_localisation.promises import Detection

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paceline.base.family import Scalar
-from paceline.families.collectives.core.conformance import RANKS, shaped_points
+from paceline.base.families.family import Scalar
+from paceline.families.collectives.core.planning.conformance import RANKS, shaped_points
 
 __all__ = ["RANKS", "points"]
 

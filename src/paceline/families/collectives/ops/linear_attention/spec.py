@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from paceline.base.arguments import filled, given
-from paceline.families.collectives.core import metrics
-from paceline.families.collectives.core.legality import estimate_s, problems
-from paceline.families.collectives.core.operation import CollectiveOperation
-from paceline.families.collectives.core.parameters import CALL, HEAD_DIM, HEADS, TOKENS
-from paceline.families.collectives.core.promises import Exactness
+from paceline.base.families.arguments import filled, given
+from paceline.families.collectives.core.planning import metrics
+from paceline.families.collectives.core.planning.legality import estimate_s, problems
+from paceline.families.collectives.core.planning.operation import CollectiveOperation
+from paceline.families.collectives.core.planning.parameters import CALL, HEAD_DIM, HEADS, TOKENS
+from paceline.families.collectives.core.planning.promises import Exactness
 
 OPERATION = CollectiveOperation(
     name="linear_attention",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from paceline.families.collectives.core.candidate import Candidate
-from paceline.worker.memory import find_malloc_trim, peak_bytes, reset_peak
-from paceline.worker.session import Session
+from paceline.worker.machine.memory import find_malloc_trim, peak_bytes, reset_peak
+from paceline.worker.ranks.session import Session
 
 _malloc_trim = find_malloc_trim()
 HELD_CALLS = 3

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
-from paceline.families.collectives.core.metrics import CALL
+from paceline.base.families.family import Metric
+from paceline.families.collectives.core.planning.metrics import CALL
 
 HELD_BYTES = Metric(
     name="held_bytes",

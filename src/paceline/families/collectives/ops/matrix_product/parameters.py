@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
-from paceline.families.collectives.core.parameters import CALL
+from paceline.base.families.family import Parameter
+from paceline.families.collectives.core.planning.parameters import CALL
 
 PARAMETERS: tuple[Parameter, ...] = (
     *CALL,

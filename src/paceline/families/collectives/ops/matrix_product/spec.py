@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from paceline.base.arguments import changed, filled
 from paceline.base.counting import number_of
-from paceline.base.family import Params
-from paceline.families.collectives.core.legality import estimate_s, problems
-from paceline.families.collectives.core.operation import CollectiveOperation
-from paceline.families.collectives.core.promises import Exactness
-from paceline.families.collectives.core.sizes import number
+from paceline.base.families.arguments import changed, filled
+from paceline.base.families.family import Params
+from paceline.families.collectives.core.planning.legality import estimate_s, problems
+from paceline.families.collectives.core.planning.operation import CollectiveOperation
+from paceline.families.collectives.core.planning.promises import Exactness
+from paceline.families.collectives.core.planning.sizes import number
 from paceline.families.collectives.ops.matrix_product.metrics import METRICS
 from paceline.families.collectives.ops.matrix_product.parameters import PARAMETERS
 

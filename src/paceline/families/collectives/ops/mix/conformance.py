@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Scalar
-from paceline.families.collectives.core.conformance import RANKS, SIZES_BYTES, floating_points
+from paceline.base.families.family import Scalar
+from paceline.families.collectives.core.planning.conformance import RANKS, SIZES_BYTES, floating_points
 
 __all__ = ["RANKS", "points"]
 

@@ -8,7 +8,7 @@ import torch
 
 from paceline.families.collectives.core.candidate import Candidate
 from paceline.families.collectives.ops.mix.gate import check_mixing, gram, mixing_matrix
-from paceline.worker.session import CaseError, Session
+from paceline.worker.ranks.session import CaseError, Session
 
 MIX_CALLS = 16
 

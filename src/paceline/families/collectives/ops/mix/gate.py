@@ -10,7 +10,7 @@ from torch import Tensor
 
 from paceline.families.collectives.core.gate import GateRunner, OwnJudgement
 from paceline.families.collectives.core.oracle import Check, Workspace
-from paceline.worker.session import Session
+from paceline.worker.ranks.session import Session
 
 
 def prove(runner: GateRunner, seeds: tuple[int, ...]) -> None:

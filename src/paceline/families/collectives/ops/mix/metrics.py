@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import NOT_NEGATIVE, Metric
-from paceline.families.collectives.core.metrics import CALL
+from paceline.base.families.family import NOT_NEGATIVE, Metric
+from paceline.families.collectives.core.planning.metrics import CALL
 
 CONSENSUS_DISTANCE_RATIO = Metric(
     name="consensus_distance_ratio",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from paceline.base.arguments import changed
-from paceline.base.family import Params
-from paceline.families.collectives.core.legality import estimate_s, problems
-from paceline.families.collectives.core.operation import CollectiveOperation
-from paceline.families.collectives.core.parameters import SIZED
-from paceline.families.collectives.core.promises import Exactness
-from paceline.families.collectives.core.sizes import BANDWIDTHS, element_count, number
+from paceline.base.families.arguments import changed
+from paceline.base.families.family import Params
+from paceline.families.collectives.core.planning.legality import estimate_s, problems
+from paceline.families.collectives.core.planning.operation import CollectiveOperation
+from paceline.families.collectives.core.planning.parameters import SIZED
+from paceline.families.collectives.core.planning.promises import Exactness
+from paceline.families.collectives.core.planning.sizes import BANDWIDTHS, element_count, number
 from paceline.families.collectives.ops.mix.metrics import METRICS
 
 

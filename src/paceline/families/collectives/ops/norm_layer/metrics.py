@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
-from paceline.families.collectives.core.metrics import CALL, EXPOSED_S
+from paceline.base.families.family import Metric
+from paceline.families.collectives.core.planning.metrics import CALL, EXPOSED_S
 
 NORM_ROWS = Metric(
     name="norm_rows",

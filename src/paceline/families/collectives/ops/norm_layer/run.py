@@ -20,7 +20,7 @@ from paceline.families.collectives.core.payloads import draw
 from paceline.families.collectives.core.run import Measurement, measure_block
 from paceline.families.collectives.core.timed_operation import Instance, TimedOperation, approximate
 from paceline.families.collectives.ops.norm_layer.spec import OPERATION
-from paceline.worker.session import Session
+from paceline.worker.ranks.session import Session
 
 
 def _rms_norm(x_TH: Tensor, gain_H: Tensor, epsilon: float = 1e-6) -> Tensor:

@@ -1,6 +1,6 @@
 """Points at which every technique of send-receive must conform: those of all operations with a size."""
 
-from paceline.families.collectives.core.conformance import RANKS
-from paceline.families.collectives.core.conformance import sized_points as points
+from paceline.families.collectives.core.planning.conformance import RANKS
+from paceline.families.collectives.core.planning.conformance import sized_points as points
 
 __all__ = ["RANKS", "points"]

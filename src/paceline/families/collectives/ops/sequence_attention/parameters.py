@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
-from paceline.families.collectives.core.parameters import CALL, HEAD_DIM, HEADS, TOKENS
+from paceline.base.families.family import Parameter
+from paceline.families.collectives.core.planning.parameters import CALL, HEAD_DIM, HEADS, TOKENS
 
 KV_HEADS = Parameter(
     name="kv_heads",

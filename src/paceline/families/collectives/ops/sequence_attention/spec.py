@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from paceline.base.arguments import filled, given
-from paceline.base.family import Params
-from paceline.families.collectives.core.legality import estimate_s, problems
-from paceline.families.collectives.core.metrics import CALL, EXPOSED_S
-from paceline.families.collectives.core.operation import CollectiveOperation
-from paceline.families.collectives.core.promises import Exactness
-from paceline.families.collectives.core.sizes import number
+from paceline.base.families.arguments import filled, given
+from paceline.base.families.family import Params
+from paceline.families.collectives.core.planning.legality import estimate_s, problems
+from paceline.families.collectives.core.planning.metrics import CALL, EXPOSED_S
+from paceline.families.collectives.core.planning.operation import CollectiveOperation
+from paceline.families.collectives.core.planning.promises import Exactness
+from paceline.families.collectives.core.planning.sizes import number
 from paceline.families.collectives.ops.sequence_attention.parameters import PARAMETERS
 
 

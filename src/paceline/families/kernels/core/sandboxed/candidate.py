@@ -26,9 +26,9 @@ from paceline.families.kernels.core.sandboxed.handover import LEAST, Handover
 from paceline.families.kernels.core.sandboxed.interruptions import Given, Interruptions
 from paceline.families.kernels.core.sandboxed.process import Look, SandboxedProcess, TimedCall
 from paceline.families.kernels.core.timing_process.client import ALIGNMENT, DTYPE_NAMES, TimingProcess
+from paceline.worker.ranks.session import CaseError
 from paceline.worker.sandbox import memory
-from paceline.worker.session import CaseError
-from paceline.worker.timing import Series, median
+from paceline.worker.timing.interleaved import Series, median
 
 Place = dict[str, Any]
 STOPPED_SHARE = 0.5

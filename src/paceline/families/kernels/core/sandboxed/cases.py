@@ -12,8 +12,8 @@ import torch
 
 from paceline.families.kernels.core.sandboxed import process
 from paceline.families.kernels.core.sandboxed.process import SandboxedProcess
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 from paceline.worker.sandbox.bubblewrap import BUBBLEWRAP, UNISOLATED, USER_NAMESPACES, available
-from paceline.worker.session import Block, Case, CaseError, Session
 
 VARIABLE = "PACELINE_ISOLATION"
 """What the runner profile asks for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from paceline.worker.timing import MEDIAN_Z, median
+from paceline.worker.timing.interleaved import MEDIAN_Z, median
 
 RECENT = 15
 """Empty passes whose median is subtracted: the machine's present state, and not that of a minute ago."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from paceline.families.kernels.core.operators import Draw, Variation, expected_of
 from paceline.families.kernels.core.oracle import Check, judge
 from paceline.families.kernels.core.point import Point
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 STOPS = 5
 """Passes of a point that are stopped while calls are still to come."""

@@ -13,11 +13,11 @@ from typing import Any
 
 from paceline.families.kernels.core.timing_process.client import TimingProcess
 from paceline.worker.channel import ChannelClosedError
+from paceline.worker.ranks.session import Case, CaseError
 from paceline.worker.sandbox import processor_timer, stopping
 from paceline.worker.sandbox.bubblewrap import Mounted
 from paceline.worker.sandbox.channel import ForeignAnswerError
 from paceline.worker.sandbox.running import Sandbox
-from paceline.worker.session import Case, CaseError
 
 _perf_ns = time.perf_counter_ns
 

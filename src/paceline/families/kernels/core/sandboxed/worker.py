@@ -24,7 +24,7 @@ from paceline.families.kernels.core.timing_process import passes
 from paceline.families.kernels.core.timing_process.idle_kernel import Idle
 from paceline.families.kernels.core.timing_process.server import ALL_DTYPES, TimedTechnique, serve_with
 from paceline.worker.channel import MAX_MESSAGE, Channel, ChannelClosedError, close_all
-from paceline.worker.guard import Guard
+from paceline.worker.fences.guard import Guard
 from paceline.worker.sandbox.inside import enter
 from paceline.worker.sandbox.memory import mapped_there
 from paceline.worker.sandbox.starts import ask_from_now_on

@@ -18,8 +18,8 @@ from torch import Tensor
 from paceline.families.kernels.core import early
 from paceline.families.kernels.core.operators import TensorSpec
 from paceline.worker.channel import Channel, ChannelClosedError
+from paceline.worker.ranks.session import Case, CaseError
 from paceline.worker.sandbox import memory
-from paceline.worker.session import Case, CaseError
 
 _monotonic = time.monotonic
 _perf_ns = time.perf_counter_ns

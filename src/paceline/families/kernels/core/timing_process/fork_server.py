@@ -17,8 +17,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from paceline.worker import process
 from paceline.worker.channel import Channel, ChannelClosedError, close_all
+from paceline.worker.processes import process
 
 _PR_SET_CHILD_SUBREAPER = 36
 MAX_LOG_BYTES = 64 << 20

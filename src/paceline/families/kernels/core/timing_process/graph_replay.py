@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from paceline.worker.guard import ContractBreachError
+from paceline.worker.fences.guard import ContractBreachError
 
 WARM_CALLS = 3
 """Calls on the side stream before the capture: lazy initialisation must not be captured."""

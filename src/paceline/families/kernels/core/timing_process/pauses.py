@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from paceline.families.kernels.core.timing_process.working_set import WorkingSet, plain
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 # Bound at import, before a technique could replace what copies and compares; no seed that it could know.
 _copy, _equal, _empty_like = torch.Tensor.copy_, torch.equal, torch.empty_like

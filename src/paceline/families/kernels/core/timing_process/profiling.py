@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity
 
 from paceline.families.kernels.core.timing_process.tasks import num_tasks
-from paceline.worker.guard import ContractBreachError, Guard
-from paceline.worker.seal import Seal
-from paceline.worker.session import CaseError
+from paceline.worker.fences.guard import ContractBreachError, Guard
+from paceline.worker.fences.seal import Seal
+from paceline.worker.ranks.session import CaseError
 
 MODULES = (
     torch.profiler,

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.worker.session import UnsupportedError
+from paceline.worker.ranks.session import UnsupportedError
 
 
 class OtherTimers:

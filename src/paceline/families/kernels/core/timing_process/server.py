@@ -1,8 +1,9 @@
 """Inside a timing process: one technique computes, with its inputs and outputs, and knows neither oracle nor rivals.
 
 Everything that decides is captured before the technique is imported: the clock, the functions that copy, fill and
-compare. The technique's calls run inside the fences of ``worker.guard``; the judging process keeps a clock of its own.
-One class with a method for each thing that a judge asks for: all of them work on the same sets of inputs and outputs.
+compare. The technique's calls run inside the fences of ``worker.fences.guard``; the judging process keeps a clock of
+its own. One class with a method for each thing that a judge asks for: all of them work on the same sets of inputs and
+outputs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor
 
 from paceline.families.kernels.api.problem import TORCH_DTYPES, Problem
-from paceline.families.kernels.core.promises import Compilation
+from paceline.families.kernels.core.planning.promises import Compilation
 from paceline.families.kernels.core.sealed import all_loaded
 from paceline.families.kernels.core.timing_process import (
     graph_replay,
@@ -36,10 +37,10 @@ from paceline.families.kernels.core.timing_process.pauses import Pause
 from paceline.families.kernels.core.timing_process.tasks import has_children, num_tasks
 from paceline.families.kernels.core.timing_process.working_set import WorkingSet, drawn_anew
 from paceline.worker.channel import Channel, ChannelClosedError, close_all
-from paceline.worker.guard import ContractBreachError, Guard
-from paceline.worker.loading import load
-from paceline.worker.memory import find_malloc_trim, keep_freed_memory
-from paceline.worker.session import CaseError, UnsupportedError
+from paceline.worker.fences.guard import ContractBreachError, Guard
+from paceline.worker.machine.memory import find_malloc_trim, keep_freed_memory
+from paceline.worker.ranks.loading import load
+from paceline.worker.ranks.session import CaseError, UnsupportedError
 
 # Bound at import, before a technique could replace them; ``guard`` looks at the rest.
 _perf_ns = time.perf_counter_ns

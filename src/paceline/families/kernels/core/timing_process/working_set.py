@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 # Bound at import, before a technique could replace what fills and compares its tensors.
 _equal, _mul = torch.equal, torch.mul

@@ -5,7 +5,7 @@ from __future__ import annotations
 from paceline.families.kernels.core import run
 from paceline.families.kernels.ops.attention_decode.reference import AttentionDecode
 from paceline.families.kernels.ops.attention_decode.spec import OPERATION
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 OPERATOR = AttentionDecode()
 

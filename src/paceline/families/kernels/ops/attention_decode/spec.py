@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from paceline.base.arguments import filled, given
-from paceline.base.family import Parameter, Params
+from paceline.base.families.arguments import filled, given
+from paceline.base.families.family import Parameter, Params
 from paceline.families.kernels.api.context_lengths import SPREADS, context_lengths
-from paceline.families.kernels.core.arithmetic import Arithmetic, item_bytes, product
-from paceline.families.kernels.core.operation import timed
-from paceline.families.kernels.core.parameters import BATCH, HEADS, number, whole_groups
+from paceline.families.kernels.core.planning.arithmetic import Arithmetic, item_bytes, product
+from paceline.families.kernels.core.planning.operation import timed
+from paceline.families.kernels.core.planning.parameters import BATCH, HEADS, number, whole_groups
 
 PARAMETERS = (
     number("context", "Tokens in the longest sequence's cache.", 1024),

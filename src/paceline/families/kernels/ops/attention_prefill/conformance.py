@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paceline.base.family import Scalar
-from paceline.families.kernels.core.conformance import in_every_dtype
+from paceline.base.families.family import Scalar
+from paceline.families.kernels.core.planning.conformance import in_every_dtype
 
 POINT: Mapping[str, Scalar] = {"batch": 2, "tokens": 75, "heads": 4, "kv_heads": 2, "head_dim": 24}
 

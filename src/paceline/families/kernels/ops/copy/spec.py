@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from paceline.base.arguments import filled, given
-from paceline.families.kernels.core.arithmetic import Arithmetic, integer
-from paceline.families.kernels.core.operation import timed
-from paceline.families.kernels.core.parameters import SIZE_BYTES, whole_elements
+from paceline.base.families.arguments import filled, given
+from paceline.families.kernels.core.planning.arithmetic import Arithmetic, integer
+from paceline.families.kernels.core.planning.operation import timed
+from paceline.families.kernels.core.planning.parameters import SIZE_BYTES, whole_elements
 
 OPERATION = timed(
     name="copy",

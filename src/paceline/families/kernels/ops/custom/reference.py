@@ -31,7 +31,7 @@ from paceline.families.kernels.core.operators import (
     within,
 )
 from paceline.families.kernels.core.timing_process.client import DTYPE_NAMES
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
 """Absolute and relative, as KernelBench's; used only where there is no float64 result."""

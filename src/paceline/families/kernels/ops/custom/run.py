@@ -10,9 +10,9 @@ import torch
 
 from paceline.families.kernels.api.problem import TORCH_DTYPES
 from paceline.families.kernels.core import run, starting
-from paceline.families.kernels.core.arithmetic import Arithmetic
+from paceline.families.kernels.core.planning.arithmetic import Arithmetic
 from paceline.families.kernels.ops.custom.reference import Custom
-from paceline.worker.session import Block, CaseError, Session
+from paceline.worker.ranks.session import Block, CaseError, Session
 
 USER_FILES = Path("user")
 """Where a job holds the files of techniques that are not in the engine."""

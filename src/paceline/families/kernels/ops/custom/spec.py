@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter, Params
-from paceline.base.operation import Operation
-from paceline.base.technique import NAME_RULE, valid_name
-from paceline.families.kernels.core.metrics import METRICS
-from paceline.families.kernels.core.parameters import COMMON
-from paceline.families.kernels.core.promises import Compilation, KernelRequirements
+from paceline.base.families.family import Parameter, Params
+from paceline.base.families.operation import Operation
+from paceline.base.techniques.technique import NAME_RULE, valid_name
+from paceline.families.kernels.core.planning.metrics import METRICS
+from paceline.families.kernels.core.planning.parameters import COMMON
+from paceline.families.kernels.core.planning.promises import Compilation, KernelRequirements
 
 ESTIMATE_S = 1e-2
 """Of a call: nobody knows what a file computes."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from paceline.base.arguments import filled, given
-from paceline.base.family import Params
-from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes, product
-from paceline.families.kernels.core.metrics import WEIGHT_BYTES
-from paceline.families.kernels.core.operation import timed
-from paceline.families.kernels.core.parameters import K, M, N, number
+from paceline.base.families.arguments import filled, given
+from paceline.base.families.family import Params
+from paceline.families.kernels.core.planning.arithmetic import Arithmetic, integer, item_bytes, product
+from paceline.families.kernels.core.planning.metrics import WEIGHT_BYTES
+from paceline.families.kernels.core.planning.operation import timed
+from paceline.families.kernels.core.planning.parameters import K, M, N, number
 
 MAX_BITS = 8
 PARAMETERS = (

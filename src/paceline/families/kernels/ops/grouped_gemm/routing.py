@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Params
-from paceline.families.kernels.core.arithmetic import integer
+from paceline.base.families.family import Params
+from paceline.families.kernels.core.planning.arithmetic import integer
 
 SKEWS = ("even", "skewed")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from paceline.families.kernels.core import run
 from paceline.families.kernels.ops.strided_copy.reference import StridedCopy
 from paceline.families.kernels.ops.strided_copy.spec import OPERATION
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 OPERATOR = StridedCopy()
 

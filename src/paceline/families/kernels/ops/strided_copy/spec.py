@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from paceline.base.arguments import filled, given
-from paceline.base.family import Params
-from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes, product
-from paceline.families.kernels.core.operation import timed
-from paceline.families.kernels.core.parameters import number
+from paceline.base.families.arguments import filled, given
+from paceline.base.families.family import Params
+from paceline.families.kernels.core.planning.arithmetic import Arithmetic, integer, item_bytes, product
+from paceline.families.kernels.core.planning.operation import timed
+from paceline.families.kernels.core.planning.parameters import number
 
 PARAMETERS = (
     number("rows", "Rows that are copied.", 1024),

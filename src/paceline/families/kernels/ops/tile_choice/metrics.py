@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from paceline.base.family import NOT_NEGATIVE, Bounds, Metric
+from paceline.base.families.family import NOT_NEGATIVE, Bounds, Metric
 
 
 def _ratio(name: str, better: Literal["lower", "higher"], doc: str, bounds: Bounds = NOT_NEGATIVE) -> Metric:

@@ -28,7 +28,7 @@ from paceline.families.kernels.ops.tile_choice.tiles import (
     shapes,
     tiles_of,
 )
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 REQUESTS = f"{__package__}.requests"
 """Answers in the technique's process."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Params
-from paceline.base.operation import Operation
-from paceline.families.kernels.core.arithmetic import integer
-from paceline.families.kernels.core.parameters import COMMON, number
-from paceline.families.kernels.core.promises import Compilation, KernelRequirements
+from paceline.base.families.family import Params
+from paceline.base.families.operation import Operation
+from paceline.families.kernels.core.planning.arithmetic import integer
+from paceline.families.kernels.core.planning.parameters import COMMON, number
+from paceline.families.kernels.core.planning.promises import Compilation, KernelRequirements
 from paceline.families.kernels.ops.tile_choice.metrics import METRICS
 
 PARAMETERS = (

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from paceline.worker.timing import median
+from paceline.worker.timing.interleaved import median
 
 _perf_ns = time.perf_counter_ns
 

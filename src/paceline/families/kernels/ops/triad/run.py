@@ -5,7 +5,7 @@ from __future__ import annotations
 from paceline.families.kernels.core import run
 from paceline.families.kernels.ops.triad.reference import Triad
 from paceline.families.kernels.ops.triad.spec import OPERATION
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 OPERATOR = Triad()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import TIME_MARGIN, Metric
+from paceline.base.families.family import TIME_MARGIN, Metric
 
 METRICS: tuple[Metric, ...] = (
     Metric(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
+from paceline.base.families.family import Parameter
 
 LONGEST = 1000
 

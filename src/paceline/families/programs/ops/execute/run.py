@@ -12,10 +12,10 @@ from paceline.families.programs.core import candidate, client, reported
 from paceline.families.programs.core.candidate import Candidate
 from paceline.families.programs.core.client import Client
 from paceline.families.programs.core.reported import SELF_REPORTED
-from paceline.worker.guard import ContractBreachError
-from paceline.worker.session import Block, Case, CaseError, Session
-from paceline.worker.telemetry import Watch
-from paceline.worker.timing import Limits, Series, measure, summarise
+from paceline.worker.fences.guard import ContractBreachError
+from paceline.worker.machine.telemetry import Watch
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
+from paceline.worker.timing.interleaved import Limits, Series, measure, summarise
 
 UNCHECKED = "unchecked"
 """The flag of figures of a program that no check has judged."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.operation import Operation
-from paceline.base.requirements import DeviceRequirements
+from paceline.base.families.operation import Operation
+from paceline.base.techniques.requirements import DeviceRequirements
 from paceline.families.programs.ops.execute.metrics import METRICS
 from paceline.families.programs.ops.execute.parameters import PARAMETERS
 

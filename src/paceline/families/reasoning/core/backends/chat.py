@@ -19,7 +19,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from paceline.base.errors import PrerequisiteError
-from paceline.families.reasoning.core.answer_words import THINKS, THOUGHT
+from paceline.families.reasoning.core.answers.words import THINKS, THOUGHT
 from paceline.families.reasoning.core.backends.endpoint import KEY
 from paceline.families.reasoning.core.backends.endpoint_errors import bare_url, said
 from paceline.families.reasoning.core.backends.token_texts import entropy

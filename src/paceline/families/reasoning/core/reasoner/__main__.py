@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from paceline.families.reasoning.core.problems import LEVELS, draw
+from paceline.families.reasoning.core.problems.embedded import LEVELS, draw
 from paceline.families.reasoning.core.reasoner import NAMES, Reasoner, weights_path
 from paceline.families.reasoning.core.reasoner.evaluation import Evaluation, evaluate
 from paceline.families.reasoning.core.reasoner.training import RECIPES, train

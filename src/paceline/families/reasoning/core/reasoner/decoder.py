@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from paceline.families.reasoning.core.problems import PADDING
+from paceline.families.reasoning.core.problems.embedded import PADDING
 from paceline.families.reasoning.core.reasoner.cache import Cache
 from paceline.families.reasoning.core.reasoner.network import (
     NORM_EPSILON,

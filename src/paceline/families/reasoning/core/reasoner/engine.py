@@ -19,7 +19,7 @@ from torch import Tensor
 
 from paceline.base.counting import number_of
 from paceline.families.reasoning.core.language import Continuation, Draw, Piece
-from paceline.families.reasoning.core.problems import END
+from paceline.families.reasoning.core.problems.embedded import END
 from paceline.families.reasoning.core.reasoner.decoder import Decoder
 from paceline.families.reasoning.core.reasoner.network import Network
 from paceline.families.reasoning.core.reasoner.sampling import Floats, choose, uniform_numbers

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from paceline.families.reasoning.core.estimates import consensus
 from paceline.families.reasoning.core.language import Draw, LanguageModel
-from paceline.families.reasoning.core.problems import Problem, extract
+from paceline.families.reasoning.core.problems.embedded import Problem, extract
 
 MAX_OPEN = 256
 """Traces decoded at once: more fill the caches of a processor and gain nothing."""

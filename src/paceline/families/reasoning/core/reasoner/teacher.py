@@ -13,7 +13,7 @@ import hashlib
 import random
 from dataclasses import dataclass
 
-from paceline.families.reasoning.core.problems import (
+from paceline.families.reasoning.core.problems.embedded import (
     ANSWER,
     CHECK,
     END,

@@ -19,7 +19,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from paceline.families.reasoning.core.problems import LEVELS, MODULUS, PADDING, VOCABULARY, one_problem
+from paceline.families.reasoning.core.problems.embedded import (
+    LEVELS,
+    MODULUS,
+    PADDING,
+    VOCABULARY,
+    one_problem,
+)
 from paceline.families.reasoning.core.reasoner.network import Network, Shape, initialise
 from paceline.families.reasoning.core.reasoner.optimizer import Optimizer
 from paceline.families.reasoning.core.reasoner.teacher import CLEAN, EXACT, NOISY, Example, Teacher, example

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 
 RANKS = (1,)
 COMMON: dict[str, Scalar] = {"op": "call_tools", "questions": 3, "calls": 6, "depth": 2, "tool_s": 0.01}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
-from paceline.families.reasoning.core.parameters import QUESTIONS
+from paceline.base.families.family import Parameter
+from paceline.families.reasoning.core.planning.parameters import QUESTIONS
 
 PARAMETERS: tuple[Parameter, ...] = (
     QUESTIONS,

@@ -9,13 +9,13 @@ from typing import Any
 
 from paceline.families.reasoning.api.requests import OptionError
 from paceline.families.reasoning.api.tool_calls import ToolMethod, ToolTask
-from paceline.families.reasoning.core.refusals import PlanError
-from paceline.families.reasoning.core.results import Ending, tell
+from paceline.families.reasoning.core.block.results import Ending, tell
+from paceline.families.reasoning.core.questions.refusals import PlanError
 from paceline.families.reasoning.core.sealed import sealed
 from paceline.families.reasoning.ops.call_tools.runtime import Clock, Outcome, RealClock, run_rollout
 from paceline.families.reasoning.ops.call_tools.task_graph import Times, Work, draw_work
-from paceline.worker.loading import renewed
-from paceline.worker.session import Block, Case, CaseError, ContractBreachError, Session
+from paceline.worker.ranks.loading import renewed
+from paceline.worker.ranks.session import Block, Case, CaseError, ContractBreachError, Session
 
 __all__ = ["run_block", "sealed"]
 

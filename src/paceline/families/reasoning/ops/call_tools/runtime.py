@@ -26,7 +26,7 @@ from paceline.families.reasoning.api.tool_calls import (
     Thought,
     ToolMethod,
 )
-from paceline.families.reasoning.core.refusals import PlanError, check_plain
+from paceline.families.reasoning.core.questions.refusals import PlanError, check_plain
 from paceline.families.reasoning.ops.call_tools.task_graph import Times, Work
 
 MAX_EVENTS = 100_000

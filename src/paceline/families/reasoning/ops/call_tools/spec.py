@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from paceline.base.counting import number_of
-from paceline.base.family import Params
-from paceline.base.operation import Operation
-from paceline.base.requirements import DeviceRequirements
+from paceline.base.families.family import Params
+from paceline.base.families.operation import Operation
+from paceline.base.techniques.requirements import DeviceRequirements
 from paceline.families.reasoning.ops.call_tools.metrics import METRICS
 from paceline.families.reasoning.ops.call_tools.parameters import PARAMETERS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paceline.families.reasoning.api.requests import Finished, Story
-from paceline.families.reasoning.core.setting import Setting
+from paceline.families.reasoning.core.block.setting import Setting
 
 NUM_EXAMPLES = 4
 """Questions whose traces a record keeps, of the first launch."""

@@ -8,9 +8,9 @@ from typing import Any
 from paceline.base.counting import number_of
 from paceline.families.reasoning.api.requests import Finished
 from paceline.families.reasoning.core import estimates
-from paceline.families.reasoning.core.metrics import ANOTHER_MODELS
-from paceline.families.reasoning.core.pool import Pool
-from paceline.families.reasoning.core.setting import Setting
+from paceline.families.reasoning.core.block.pool import Pool
+from paceline.families.reasoning.core.block.setting import Setting
+from paceline.families.reasoning.core.planning.metrics import ANOTHER_MODELS
 from paceline.families.reasoning.ops.solve.gate import Reordered
 
 

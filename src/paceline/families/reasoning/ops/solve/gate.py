@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from paceline.families.reasoning.api.requests import Finished, Method
-from paceline.families.reasoning.core.pool import Pool
-from paceline.families.reasoning.core.replay import MissingTraceError
-from paceline.families.reasoning.core.setting import Archives, Setting
-from paceline.worker.session import CaseError
+from paceline.families.reasoning.core.block.pool import Pool
+from paceline.families.reasoning.core.block.setting import Archives, Setting
+from paceline.families.reasoning.core.recordings.replay import MissingTraceError
+from paceline.worker.ranks.session import CaseError
 
 Make = Callable[[], Method]
 """Makes a technique's method, of a module that was executed anew."""

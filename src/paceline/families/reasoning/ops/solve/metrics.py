@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import TIME_MARGIN, Metric
-from paceline.families.reasoning.core.metrics import share_metric, token_metric
+from paceline.base.families.family import TIME_MARGIN, Metric
+from paceline.families.reasoning.core.planning.metrics import share_metric, token_metric
 
 _ACCURACY = {
     "graded": "the technique's answer equals the problem's, which techniques do not see; no answer is wrong",

@@ -17,21 +17,21 @@ from typing import Any
 
 from paceline.base.errors import PacelineError, UserError
 from paceline.families.reasoning.api.requests import Method, OptionError
-from paceline.families.reasoning.core import recorded
-from paceline.families.reasoning.core.pool import Pool, draw_pool
-from paceline.families.reasoning.core.refusals import PlanError
-from paceline.families.reasoning.core.replay import MissingTraceError
-from paceline.families.reasoning.core.results import Ending, tell
+from paceline.families.reasoning.core.block import recorded
+from paceline.families.reasoning.core.block.pool import Pool, draw_pool
+from paceline.families.reasoning.core.block.results import Ending, tell
+from paceline.families.reasoning.core.block.setting import Archives, Setting
+from paceline.families.reasoning.core.block.sources import block_setting
+from paceline.families.reasoning.core.questions.refusals import PlanError
+from paceline.families.reasoning.core.recordings.replay import MissingTraceError
+from paceline.families.reasoning.core.recordings.trace_files import ENDING
 from paceline.families.reasoning.core.sealed import sealed
-from paceline.families.reasoning.core.setting import Archives, Setting
-from paceline.families.reasoning.core.sources import block_setting
-from paceline.families.reasoning.core.trace_files import ENDING
 from paceline.families.reasoning.ops.solve import gate
 from paceline.families.reasoning.ops.solve.examples import examples
 from paceline.families.reasoning.ops.solve.figures import accounting, measured
-from paceline.worker.loading import renewed
-from paceline.worker.session import Block, Case, CaseError, ContractBreachError, Session
-from paceline.worker.telemetry import Watch
+from paceline.worker.machine.telemetry import Watch
+from paceline.worker.ranks.loading import renewed
+from paceline.worker.ranks.session import Block, Case, CaseError, ContractBreachError, Session
 
 __all__ = ["run_block", "sealed"]
 

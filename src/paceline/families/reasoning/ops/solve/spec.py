@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Params
-from paceline.base.operation import Operation
-from paceline.base.requirements import DeviceRequirements
-from paceline.families.reasoning.core.naming import is_embedded
-from paceline.families.reasoning.core.points import check_questions
+from paceline.base.families.family import Params
+from paceline.base.families.operation import Operation
+from paceline.base.techniques.requirements import DeviceRequirements
+from paceline.families.reasoning.core.planning.naming import is_embedded
+from paceline.families.reasoning.core.planning.points import check_questions
 from paceline.families.reasoning.ops.solve.metrics import METRICS
 from paceline.families.reasoning.ops.solve.parameters import PARAMETERS
 

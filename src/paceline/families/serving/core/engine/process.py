@@ -24,10 +24,10 @@ from paceline.families.serving.core.engine.model import Model
 from paceline.families.serving.core.engine.stepper import Stepper
 from paceline.families.serving.core.engine.thread import EngineThread, FencedScheduler
 from paceline.families.serving.core.sealed import all_loaded
-from paceline.worker.guard import Guard
-from paceline.worker.loading import load
-from paceline.worker.process import die_with_parent
-from paceline.worker.session import CaseError
+from paceline.worker.fences.guard import Guard
+from paceline.worker.processes.process import die_with_parent
+from paceline.worker.ranks.loading import load
+from paceline.worker.ranks.session import CaseError
 
 THREADS = 1
 """Of the CPU: the client has a core of its own."""

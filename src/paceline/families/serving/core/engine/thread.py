@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from paceline.families.serving.api.scheduling import Scheduler, Step, View
 from paceline.families.serving.core.engine.core import Engine, Output, RefusedStepError, facts
-from paceline.worker.guard import ContractBreachError, Guard
+from paceline.worker.fences.guard import ContractBreachError, Guard
 
 CHECK_EVERY = 64
 """Steps between two looks at what a technique must leave as it is."""

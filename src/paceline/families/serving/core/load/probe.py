@@ -19,13 +19,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 from paceline.base.counting import number_of
 from paceline.base.errors import InfrastructureError, UserError
-from paceline.families.serving.core.load.asking import Asking
 from paceline.families.serving.core.load.calls import Call, Messages, Workload
-from paceline.families.serving.core.load.client import Limits
-from paceline.families.serving.core.load.outcomes import Outcome, outcomes_of
+from paceline.families.serving.core.load.log.outcomes import Outcome, outcomes_of
+from paceline.families.serving.core.load.log.reasons import reason_of
 from paceline.families.serving.core.load.processes import SOON_S, run_load
-from paceline.families.serving.core.load.reasons import reason_of
-from paceline.families.serving.core.load.target import Tls
+from paceline.families.serving.core.load.sending.asking import Asking
+from paceline.families.serving.core.load.sending.client import Limits
+from paceline.families.serving.core.load.sending.target import Tls
 from paceline.families.serving.core.load.words import WORDS
 
 Api = Literal["chat", "completions"]

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.errors import InfrastructureError, PrerequisiteError
-from paceline.families.serving.core.load.asking import Asking
 from paceline.families.serving.core.load.calls import Call, Messages, Prompt, Workload
-from paceline.families.serving.core.load.client import Client, Limits, Tell
-from paceline.families.serving.core.load.entries import Log, merged, read_log, write_log
-from paceline.families.serving.core.load.loops import LoopName, loop_factory, usual_loop
-from paceline.families.serving.core.load.redirects import Follow
-from paceline.families.serving.core.load.target import Target, Tls
-from paceline.families.serving.core.load.wire import response_parser
+from paceline.families.serving.core.load.log.entries import Log, merged, read_log, write_log
+from paceline.families.serving.core.load.sending.asking import Asking
+from paceline.families.serving.core.load.sending.client import Client, Limits, Tell
+from paceline.families.serving.core.load.sending.loops import LoopName, loop_factory, usual_loop
+from paceline.families.serving.core.load.sending.redirects import Follow
+from paceline.families.serving.core.load.sending.target import Target, Tls
+from paceline.families.serving.core.load.sending.wire import response_parser
 
 AHEAD_S = 0.2
 """So that every process has read the instant of the start, and made its connections, before it comes."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from paceline.base.errors import InfrastructureError
-from paceline.families.serving.core.load.wire import response_parser
+from paceline.families.serving.core.load.sending.wire import response_parser
 from paceline.families.serving.core.mock.behaviour import Behaviour
 
 

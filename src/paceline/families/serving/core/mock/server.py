@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from paceline.families.serving.core.load.alarm import Alarms
+from paceline.families.serving.core.load.sending.alarm import Alarms
 from paceline.families.serving.core.mock.behaviour import Behaviour
 
 _clock_ns = time.monotonic_ns

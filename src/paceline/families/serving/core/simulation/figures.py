@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from paceline.families.serving.core.load.calls import Call
-from paceline.families.serving.core.load.fairness import (
+from paceline.families.serving.core.load.findings.fairness import (
     OUTPUT_WEIGHT,
     PROMPT_WEIGHT,
     Served,
@@ -16,7 +16,7 @@ from paceline.families.serving.core.load.fairness import (
     joined,
     largest_gap,
 )
-from paceline.families.serving.core.load.outcomes import percentile, quantiles
+from paceline.families.serving.core.load.log.outcomes import percentile, quantiles
 from paceline.families.serving.core.simulation.log import Log
 from paceline.families.serving.core.simulation.sessions import due_times
 

@@ -18,8 +18,8 @@ from paceline.families.serving.core.results import each_case
 from paceline.families.serving.core.simulation.costs import LABEL, Costs
 from paceline.families.serving.core.simulation.executed import Executed, errors, measure, replay_problem
 from paceline.families.serving.core.simulation.sessions import told_in_full
-from paceline.families.serving.core.workloads import draw_workload
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.families.serving.core.workloads.drawn import draw_workload
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

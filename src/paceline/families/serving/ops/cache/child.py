@@ -19,8 +19,8 @@ from paceline.families.serving.core.child import Make, main
 from paceline.families.serving.ops.cache.flops import rebuild_flops
 from paceline.families.serving.ops.cache.reading import Moment, WrongCacheError, read, wrong_moment
 from paceline.families.serving.ops.cache.texts import draw_texts
-from paceline.worker.guard import Guard
-from paceline.worker.session import CaseError
+from paceline.worker.fences.guard import Guard
+from paceline.worker.ranks.session import CaseError
 
 NUM_SHOWN = 3
 """Positions whose keys and values another process makes again; which ones, a technique cannot know."""

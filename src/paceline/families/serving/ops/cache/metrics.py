@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import ANY, Metric
+from paceline.base.families.family import ANY, Metric
 
 _KEPT = {
     "read": "position by position by the embedded trained model, traces of held-out problems",

@@ -16,7 +16,7 @@ from paceline.families.serving.core.results import each_case, result
 from paceline.families.serving.ops.cache.child import network_of
 from paceline.families.serving.ops.cache.reading import whole_losses
 from paceline.families.serving.ops.cache.texts import draw_texts
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 CHILD = "paceline.families.serving.ops.cache.child"
 HALF_BYTES = 2

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Params
-from paceline.base.operation import Operation
-from paceline.base.requirements import DeviceRequirements
+from paceline.base.families.family import Params
+from paceline.base.families.operation import Operation
+from paceline.base.techniques.requirements import DeviceRequirements
 from paceline.families.serving.ops.cache.metrics import METRICS
 from paceline.families.serving.ops.cache.parameters import PARAMETERS
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paceline.families.reasoning.core.problems import LEVELS, PADDING, one_problem
+from paceline.families.reasoning.core.problems.embedded import LEVELS, PADDING, one_problem
 from paceline.families.reasoning.core.reasoner.teacher import CLEAN, trace
 
 

@@ -11,7 +11,7 @@ from paceline.families.serving.api.speculating import Decoder, Given
 from paceline.families.serving.core.child import Make, made, main
 from paceline.families.serving.ops.decode.chain import Chain
 from paceline.families.serving.ops.decode.event_simulator import EventSimulator
-from paceline.worker.guard import Guard
+from paceline.worker.fences.guard import Guard
 
 
 def play(make: Make, guard: Guard, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
+from paceline.base.families.family import Metric
 
 _STATED = {
     "clock": "virtual time from stated latencies of target and drafter, which play on devices of their own",

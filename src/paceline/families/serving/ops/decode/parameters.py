@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
-from paceline.families.serving.core.parameters import OUTPUT_TOKENS, REQUESTS
+from paceline.base.families.family import Parameter
+from paceline.families.serving.core.planning.parameters import OUTPUT_TOKENS, REQUESTS
 
 PARAMETERS: tuple[Parameter, ...] = (
     REQUESTS,

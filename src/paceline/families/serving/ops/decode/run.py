@@ -19,7 +19,7 @@ from paceline.families.serving.ops.decode.chain import Chain
 from paceline.families.serving.ops.decode.event_simulator import DecodingLog, Played
 from paceline.families.serving.ops.decode.figures import decoding_figures
 from paceline.families.serving.ops.decode.gate import broken_laws
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 CHILD = "paceline.families.serving.ops.decode.child"
 LABEL = "virtual time from stated latencies"

@@ -24,7 +24,7 @@ from paceline.families.serving.core.simulation.profiling import clock_of, one_th
 from paceline.families.serving.ops.denoise.images import draw_images
 from paceline.families.serving.ops.denoise.journal import Event, JournalComm, least, replay
 from paceline.families.serving.ops.denoise.network import read
-from paceline.worker.session import Case, CaseError, Session
+from paceline.worker.ranks.session import Case, CaseError, Session
 
 ORACLE = "one step after the other by one process, in float64, from the same noise"
 MOST_OFF = 1e-3

@@ -15,9 +15,9 @@ from typing import Any, cast
 from torch import Tensor
 
 from paceline.base.counting import number_of
-from paceline.worker.comm import Backend, Comm, Transfer
-from paceline.worker.session import ContractBreachError
-from paceline.worker.transport import Transport
+from paceline.worker.communication.comm import Backend, Comm, Transfer
+from paceline.worker.communication.transport import Transport
+from paceline.worker.ranks.session import ContractBreachError
 
 Message = tuple[Tensor, int]
 COMPUTE, START, WAIT = "compute", "start", "wait"

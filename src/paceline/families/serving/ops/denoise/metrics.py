@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import ANY, NOT_NEGATIVE, TIME_MARGIN, Metric
+from paceline.base.families.family import ANY, NOT_NEGATIVE, TIME_MARGIN, Metric
 
 _SAME = {"inputs": "the same noise for all techniques of a launch, drawn after they were imported"}
 

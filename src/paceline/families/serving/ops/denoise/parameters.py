@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
-from paceline.families.serving.core.parameters import RANK_LINKS, RANKS
+from paceline.base.families.family import Parameter
+from paceline.families.serving.core.planning.parameters import RANK_LINKS, RANKS
 
 PARAMETERS: tuple[Parameter, ...] = (
     RANKS,

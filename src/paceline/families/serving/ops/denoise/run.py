@@ -14,7 +14,7 @@ from paceline.base.counting import number_of
 from paceline.families.serving.core.results import result
 from paceline.families.serving.core.sealed import after_every_call, all_loaded
 from paceline.families.serving.ops.denoise.candidate import NUM_EXACT, ORACLE, Candidate, Proved, ground_of
-from paceline.worker.session import Block, CaseError, Session
+from paceline.worker.ranks.session import Block, CaseError, Session
 
 REPEATS = 3
 LABEL = "virtual time from measured computation and a stated link"

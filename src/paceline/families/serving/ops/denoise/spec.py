@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Params
-from paceline.base.operation import Operation
-from paceline.families.serving.core.promises import GroupRequirements
-from paceline.families.serving.core.workloads import count_of
+from paceline.base.families.family import Params
+from paceline.base.families.operation import Operation
+from paceline.families.serving.core.planning.promises import GroupRequirements
+from paceline.families.serving.core.workloads.drawn import count_of
 from paceline.families.serving.ops.denoise.metrics import METRICS
 from paceline.families.serving.ops.denoise.parameters import PARAMETERS
 

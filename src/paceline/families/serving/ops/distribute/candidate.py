@@ -21,8 +21,8 @@ from paceline.families.serving.core.simulation.costs import Costs, Measured, fit
 from paceline.families.serving.core.simulation.profiling import clock_of, kv_bytes_per_token
 from paceline.families.serving.ops.distribute.promises import Replication
 from paceline.families.serving.ops.distribute.script import Script, Scripted
-from paceline.worker.comm import Comm
-from paceline.worker.session import Case, CaseError, Session
+from paceline.worker.communication.comm import Comm
+from paceline.worker.ranks.session import Case, CaseError, Session
 
 MOST_OFF: Mapping[str, float] = {"float32": 1e-5, "bfloat16": 2.0**-5, "float64": 1e-12}
 """Of what leaves the last layer, over its largest number, against float64."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paceline.base.family import Scalar
-from paceline.families.serving.core.conformance import PROTOCOL, RANKS, first
+from paceline.base.families.family import Scalar
+from paceline.families.serving.core.planning.conformance import PROTOCOL, RANKS, first
 
 __all__ = ["PROTOCOL", "RANKS", "points"]
 

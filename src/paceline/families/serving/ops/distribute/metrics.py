@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import NOT_NEGATIVE, Metric
-from paceline.families.serving.core.metrics import PLAYED
+from paceline.base.families.family import NOT_NEGATIVE, Metric
+from paceline.families.serving.core.planning.metrics import PLAYED
 
 _PROVED = {
     "proved": "every step of a script, with all messages, in modes drawn at random; the same script for all techniques",

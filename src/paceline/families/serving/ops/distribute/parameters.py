@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
-from paceline.families.serving.core.parameters import LOAD, RANK_LINKS, RANKS, on_engine
+from paceline.base.families.family import Parameter
+from paceline.families.serving.core.planning.parameters import LOAD, RANK_LINKS, RANKS, on_engine
 
 PARAMETERS: tuple[Parameter, ...] = on_engine(LOAD, RANKS, *RANK_LINKS)

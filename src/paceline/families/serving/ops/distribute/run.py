@@ -22,8 +22,8 @@ from paceline.families.serving.core.sealed import after_every_call, all_loaded
 from paceline.families.serving.core.simulation.figures import virtual_figures
 from paceline.families.serving.core.simulation.laws import broken_laws
 from paceline.families.serving.core.simulation.sessions import at_load, at_start, told_in_full
-from paceline.families.serving.core.traced_calls import trace_facts
-from paceline.families.serving.core.workloads import draw_workload
+from paceline.families.serving.core.workloads.drawn import draw_workload
+from paceline.families.serving.core.workloads.traced_calls import trace_facts
 from paceline.families.serving.ops.distribute.candidate import ORACLE, Candidate, Ground, Proved
 from paceline.families.serving.ops.distribute.played import (
     LABEL,
@@ -34,7 +34,7 @@ from paceline.families.serving.ops.distribute.played import (
     play,
 )
 from paceline.families.serving.ops.distribute.script import draw_script, expected_states
-from paceline.worker.session import Block, CaseError, Session
+from paceline.worker.ranks.session import Block, CaseError, Session
 
 STEPS = 80
 """Of the script: proved in every one, and measured ``REPEATS`` times in each mode."""

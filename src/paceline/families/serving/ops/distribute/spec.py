@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Params
-from paceline.base.operation import Operation
+from paceline.base.families.family import Params
+from paceline.base.families.operation import Operation
 from paceline.families.serving.core.model_sizes import REAL_SIZES
-from paceline.families.serving.core.points import check_arrivals_in_virtual_time, check_sizes, check_trace
+from paceline.families.serving.core.planning.points import (
+    check_arrivals_in_virtual_time,
+    check_sizes,
+    check_trace,
+)
 from paceline.families.serving.ops.distribute.metrics import METRICS
 from paceline.families.serving.ops.distribute.parameters import PARAMETERS
 from paceline.families.serving.ops.distribute.promises import Replication

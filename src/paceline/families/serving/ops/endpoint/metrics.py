@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from paceline.base.family import SHARE, TIME_MARGIN, Metric
-from paceline.families.serving.core.client_metrics import SEEN
-from paceline.families.serving.core.metrics import OBJECTIVE
+from paceline.base.families.family import SHARE, TIME_MARGIN, Metric
+from paceline.families.serving.core.planning.client_metrics import SEEN
+from paceline.families.serving.core.planning.metrics import OBJECTIVE
 
 METRICS: tuple[Metric, ...] = (
     *SEEN,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
-from paceline.families.serving.core.parameters import on_endpoint
+from paceline.base.families.family import Parameter
+from paceline.families.serving.core.planning.parameters import on_endpoint
 
 PARAMETERS: tuple[Parameter, ...] = on_endpoint(
     Parameter(

@@ -19,22 +19,22 @@ from typing import Any
 from paceline.base.counting import number_of
 from paceline.base.errors import PacelineError, PrerequisiteError, UserError
 from paceline.families.serving.core.client_figures import accounting, seen, settled
-from paceline.families.serving.core.conversation_calls import session_calls
 from paceline.families.serving.core.load.calls import Messages, Workload, prompt_text
-from paceline.families.serving.core.load.capacity import find_capacity
-from paceline.families.serving.core.load.certificate import SAYS_NOTHING, certify
-from paceline.families.serving.core.load.client import Limits
-from paceline.families.serving.core.load.entries import Log, write_log
-from paceline.families.serving.core.load.outcomes import Outcome, meets, outcomes_of, tokens_per_s
+from paceline.families.serving.core.load.findings.capacity import find_capacity
+from paceline.families.serving.core.load.findings.certificate import SAYS_NOTHING, certify
+from paceline.families.serving.core.load.findings.server_metrics import changes, read_metrics
+from paceline.families.serving.core.load.log.entries import Log, write_log
+from paceline.families.serving.core.load.log.outcomes import Outcome, meets, outcomes_of, tokens_per_s
+from paceline.families.serving.core.load.log.prompts import cached_share, shared_beginnings, told_of_prompts
 from paceline.families.serving.core.load.processes import AHEAD_S, SOON_S, run_load
-from paceline.families.serving.core.load.prompts import cached_share, shared_beginnings, told_of_prompts
-from paceline.families.serving.core.load.server_metrics import changes, read_metrics
+from paceline.families.serving.core.load.sending.client import Limits
 from paceline.families.serving.core.load.words import VOCABULARY, in_words
-from paceline.families.serving.core.traced_calls import TRACED, speaks, spoken_sessions, trace_facts
-from paceline.families.serving.core.workloads import CLOSED, draw_workload, instants_of
+from paceline.families.serving.core.workloads.conversation_calls import session_calls
+from paceline.families.serving.core.workloads.drawn import CLOSED, draw_workload, instants_of
+from paceline.families.serving.core.workloads.traced_calls import TRACED, speaks, spoken_sessions, trace_facts
 from paceline.families.serving.ops.endpoint.served import NoServerError, served
 from paceline.families.serving.ops.endpoint.target import Side, side_of
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 WARM_CONNECTIONS = 16
 CALL_S = 600.0

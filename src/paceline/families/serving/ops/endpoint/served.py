@@ -13,10 +13,10 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from paceline.families.serving.core.load.target import Tls
+from paceline.families.serving.core.load.sending.target import Tls
 from paceline.families.serving.core.mock.process import MockServer
 from paceline.families.serving.ops.endpoint.target import Side
-from paceline.worker.process import die_with_parent
+from paceline.worker.processes.process import die_with_parent
 
 END_S = 30.0
 ASKED_EVERY_S = 0.5

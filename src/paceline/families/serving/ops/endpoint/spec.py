@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from paceline.base.counting import number_of
-from paceline.base.family import Params
-from paceline.base.operation import Operation
-from paceline.base.requirements import DeviceRequirements
-from paceline.families.serving.core.points import check_trace
-from paceline.families.serving.core.workloads import AT_ONCE, CLOSED, calls_together, count_of
+from paceline.base.families.family import Params
+from paceline.base.families.operation import Operation
+from paceline.base.techniques.requirements import DeviceRequirements
+from paceline.families.serving.core.planning.points import check_trace
+from paceline.families.serving.core.workloads.drawn import AT_ONCE, CLOSED, calls_together, count_of
 from paceline.families.serving.ops.endpoint.metrics import METRICS
 from paceline.families.serving.ops.endpoint.parameters import PARAMETERS
 

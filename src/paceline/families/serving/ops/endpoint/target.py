@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.base.units import parse_duration
-from paceline.families.serving.core.load.asking import Asking
-from paceline.families.serving.core.load.target import Tls
+from paceline.families.serving.core.load.sending.asking import Asking
+from paceline.families.serving.core.load.sending.target import Tls
 from paceline.families.serving.core.load.words import Wording
 from paceline.families.serving.core.mock.behaviour import Behaviour, Gaps
 

@@ -10,7 +10,7 @@ from typing import Any
 from paceline.families.serving.api.overlapping import Given, NanoBatch, Operator, Ordering
 from paceline.families.serving.core.child import Make, made, main
 from paceline.families.serving.core.engine.core import RefusedStepError
-from paceline.worker.guard import Guard
+from paceline.worker.fences.guard import Guard
 
 
 def play(make: Make, guard: Guard, asked: Mapping[str, Any]) -> dict[str, Any]:

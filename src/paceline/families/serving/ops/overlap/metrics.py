@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import NOT_NEGATIVE, SHARE, Metric
+from paceline.base.families.family import NOT_NEGATIVE, SHARE, Metric
 
 _ORDERED = {
     "times": "virtual, from datasheets' rates: what a nano-batch's slowest resource takes, over what its share reaches",

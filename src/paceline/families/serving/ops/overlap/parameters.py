@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
-from paceline.families.serving.core.parameters import OUTPUT_TOKENS, PROMPT_TOKENS
+from paceline.base.families.family import Parameter
+from paceline.families.serving.core.planning.parameters import OUTPUT_TOKENS, PROMPT_TOKENS
 from paceline.families.serving.ops.overlap.operators import RATES, SERVED
 
 PARAMETERS: tuple[Parameter, ...] = (

@@ -16,7 +16,7 @@ from paceline.families.serving.ops.overlap.figures import figures
 from paceline.families.serving.ops.overlap.gate import broken_laws
 from paceline.families.serving.ops.overlap.operators import given_of, least_s
 from paceline.families.serving.ops.overlap.split import deviation
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 CHILD = "paceline.families.serving.ops.overlap.child"
 LABEL = "virtual time from datasheets' rates and a stated exchange of shares"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from paceline.base.counting import number_of
-from paceline.base.family import Params
-from paceline.base.operation import Operation
-from paceline.base.requirements import DeviceRequirements
-from paceline.families.serving.core.workloads import count_of
+from paceline.base.families.family import Params
+from paceline.base.families.operation import Operation
+from paceline.base.techniques.requirements import DeviceRequirements
+from paceline.families.serving.core.workloads.drawn import count_of
 from paceline.families.serving.ops.overlap.metrics import METRICS
 from paceline.families.serving.ops.overlap.operators import SERVED
 from paceline.families.serving.ops.overlap.parameters import PARAMETERS

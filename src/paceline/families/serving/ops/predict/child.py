@@ -11,7 +11,7 @@ from paceline.families.serving.api.predicting import Asked, Configuration, Predi
 from paceline.families.serving.core.child import Make, made, main
 from paceline.families.serving.core.engine.core import RefusedStepError
 from paceline.families.serving.core.simulation.costs import Costs
-from paceline.worker.guard import Guard
+from paceline.worker.fences.guard import Guard
 
 
 def play(make: Make, guard: Guard, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import NOT_NEGATIVE, Metric
-from paceline.families.serving.core.metrics import ERRORS, EXECUTED, share
+from paceline.base.families.family import NOT_NEGATIVE, Metric
+from paceline.families.serving.core.planning.metrics import ERRORS, EXECUTED, share
 
 METRICS: tuple[Metric, ...] = (
     *ERRORS,

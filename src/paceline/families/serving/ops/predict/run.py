@@ -9,10 +9,10 @@ from paceline.families.serving.core.isolated import ask
 from paceline.families.serving.core.results import result
 from paceline.families.serving.core.simulation.costs import LABEL
 from paceline.families.serving.core.simulation.ground import Ground, on_measured_costs
-from paceline.families.serving.core.traced_calls import trace_facts
+from paceline.families.serving.core.workloads.traced_calls import trace_facts
 from paceline.families.serving.ops.predict.gate import wrong_counts
 from paceline.families.serving.ops.predict.plans import configurations
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 CHILD = "paceline.families.serving.ops.predict.child"
 

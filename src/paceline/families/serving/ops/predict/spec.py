@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from paceline.base.counting import number_of
-from paceline.base.family import Params
-from paceline.base.operation import Operation
+from paceline.base.families.family import Params
+from paceline.base.families.operation import Operation
 from paceline.families.serving.core.model_sizes import REAL_SIZES
-from paceline.families.serving.core.points import (
+from paceline.families.serving.core.planning.points import (
     check_arrivals_in_virtual_time,
     check_sizes,
     check_trace,
     longest_context,
 )
-from paceline.families.serving.core.promises import EngineRequirements
-from paceline.families.serving.core.traced_calls import ALL_TURNS, TRACED, speaks
-from paceline.families.serving.core.workloads import SESSIONS, WORKFLOWS, count_of
+from paceline.families.serving.core.planning.promises import EngineRequirements
+from paceline.families.serving.core.workloads.drawn import SESSIONS, WORKFLOWS, count_of
+from paceline.families.serving.core.workloads.traced_calls import ALL_TURNS, TRACED, speaks
 from paceline.families.serving.ops.predict.metrics import METRICS
 from paceline.families.serving.ops.predict.parameters import PARAMETERS
 from paceline.families.serving.ops.predict.plans import PLANS

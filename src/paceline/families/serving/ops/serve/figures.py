@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from paceline.base.family import Params
+from paceline.base.families.family import Params
 from paceline.families.serving.core.client_figures import Figures, Values, seen, settled
-from paceline.families.serving.core.load.fairness import OUTPUT_WEIGHT, PROMPT_WEIGHT, jain, service_gap
-from paceline.families.serving.core.load.outcomes import Outcome, window_s
+from paceline.families.serving.core.load.findings.fairness import (
+    OUTPUT_WEIGHT,
+    PROMPT_WEIGHT,
+    jain,
+    service_gap,
+)
+from paceline.families.serving.core.load.log.outcomes import Outcome, window_s
 
 
 def figures(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from paceline.families.serving.core.engine.reference import Reference
 from paceline.families.serving.core.load.calls import Workload
-from paceline.families.serving.core.load.outcomes import Outcome
-from paceline.worker.session import CaseError
+from paceline.families.serving.core.load.log.outcomes import Outcome
+from paceline.worker.ranks.session import CaseError
 
 Prompts = dict[int, tuple[int, ...]]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
-from paceline.families.serving.core.client_metrics import SEEN
-from paceline.families.serving.core.metrics import CACHED, PREFIX_CACHE_HIT_RATE, share
+from paceline.base.families.family import Metric
+from paceline.families.serving.core.planning.client_metrics import SEEN
+from paceline.families.serving.core.planning.metrics import CACHED, PREFIX_CACHE_HIT_RATE, share
 
 _SERVICE = {
     "service": "1 for each token of a prompt when its first output comes, 2 for each token of output, at the client",

@@ -16,20 +16,20 @@ from paceline.base.errors import PacelineError, PrerequisiteError, UserError
 from paceline.families.serving.core.client_figures import accounting
 from paceline.families.serving.core.engine.reference import Reference
 from paceline.families.serving.core.load.calls import Call, Workload
-from paceline.families.serving.core.load.certificate import SAYS_NOTHING, certify
-from paceline.families.serving.core.load.client import Limits
-from paceline.families.serving.core.load.entries import Log, write_log
-from paceline.families.serving.core.load.outcomes import outcomes_of
+from paceline.families.serving.core.load.findings.certificate import SAYS_NOTHING, certify
+from paceline.families.serving.core.load.log.entries import Log, write_log
+from paceline.families.serving.core.load.log.outcomes import outcomes_of
 from paceline.families.serving.core.load.processes import AHEAD_S, SOON_S, run_load
+from paceline.families.serving.core.load.sending.client import Limits
 from paceline.families.serving.core.model_sizes import FIRST_TOKEN, model_of
-from paceline.families.serving.core.traced_calls import trace_facts
-from paceline.families.serving.core.workloads import AT_ONCE, CLOSED, draw_workload
+from paceline.families.serving.core.workloads.drawn import AT_ONCE, CLOSED, draw_workload
+from paceline.families.serving.core.workloads.traced_calls import trace_facts
 from paceline.families.serving.ops.serve.figures import figures
 from paceline.families.serving.ops.serve.gate import check_answers
 from paceline.families.serving.ops.serve.prefixes import most_hits
 from paceline.families.serving.ops.serve.served import EngineProcess
-from paceline.worker.session import Block, Case, CaseError, Session
-from paceline.worker.telemetry import Watch
+from paceline.worker.machine.telemetry import Watch
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 WARM_CALLS = 4
 WARM_CONNECTIONS = 16

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from paceline.worker.session import CaseError
+from paceline.worker.ranks.session import CaseError
 
 START_S = 120.0
 END_S = 5.0

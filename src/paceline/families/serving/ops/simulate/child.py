@@ -23,7 +23,7 @@ from paceline.families.serving.core.engine.thread import FencedScheduler
 from paceline.families.serving.core.load.calls import Call
 from paceline.families.serving.core.simulation.cluster import Cluster, Link
 from paceline.families.serving.core.simulation.costs import Costs
-from paceline.worker.guard import Guard
+from paceline.worker.fences.guard import Guard
 
 
 class FencedDeployment:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
-from paceline.families.serving.core.metrics import ERRORS, PLAYED, PREFIX_CACHE_HIT_RATE
+from paceline.base.families.family import Metric
+from paceline.families.serving.core.planning.metrics import ERRORS, PLAYED, PREFIX_CACHE_HIT_RATE
 
 METRICS: tuple[Metric, ...] = (
     PREFIX_CACHE_HIT_RATE,

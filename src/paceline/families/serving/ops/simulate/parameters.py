@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
-from paceline.families.serving.core.parameters import LOAD, on_engine
+from paceline.base.families.family import Parameter
+from paceline.families.serving.core.planning.parameters import LOAD, on_engine
 
 PARAMETERS: tuple[Parameter, ...] = on_engine(
     Parameter(

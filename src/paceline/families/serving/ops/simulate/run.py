@@ -15,9 +15,9 @@ from paceline.families.serving.core.simulation.ground import Ground, on_measured
 from paceline.families.serving.core.simulation.laws import broken_laws, instance_copies
 from paceline.families.serving.core.simulation.log import log_of
 from paceline.families.serving.core.simulation.sessions import at_load
-from paceline.families.serving.core.traced_calls import trace_facts
+from paceline.families.serving.core.workloads.traced_calls import trace_facts
 from paceline.families.serving.ops.simulate.given import capacity_per_s, given_of
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 TOLD = ("prompt", "output_tokens", "tenant", "at_s", "after", "pause_s")
 """What the process of a simulation hears of a call."""

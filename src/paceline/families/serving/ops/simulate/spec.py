@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Params
-from paceline.base.operation import Operation
+from paceline.base.families.family import Params
+from paceline.base.families.operation import Operation
 from paceline.families.serving.core.model_sizes import REAL_SIZES
-from paceline.families.serving.core.points import check_arrivals_in_virtual_time, check_sizes, check_trace
-from paceline.families.serving.core.promises import EngineRequirements
+from paceline.families.serving.core.planning.points import (
+    check_arrivals_in_virtual_time,
+    check_sizes,
+    check_trace,
+)
+from paceline.families.serving.core.planning.promises import EngineRequirements
 from paceline.families.serving.ops.simulate.metrics import METRICS
 from paceline.families.serving.ops.simulate.parameters import PARAMETERS
 

@@ -27,7 +27,7 @@ from paceline.families.training.api.pipeline.deferred import Pending, WeightGrad
 from paceline.families.training.api.pipeline.ordered import Message, OrderedMessages, messages
 from paceline.families.training.api.pipeline.schedule import Action, Table, check
 from paceline.families.training.api.replica import Comm, Cost, Replica, Share, Task, UnsupportedError
-from paceline.worker.comm import Transfer
+from paceline.worker.communication.comm import Transfer
 
 _clock_ns = time.perf_counter_ns
 _processor_ns = time.thread_time_ns

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from paceline.families.training.api.pipeline.schedule import Action, Table, times
 from paceline.families.training.api.replica import Comm
-from paceline.worker.comm import Transfer
+from paceline.worker.communication.comm import Transfer
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Scalar
-from paceline.families.training.core.conformance import POINT, RANKS
+from paceline.base.families.family import Scalar
+from paceline.families.training.core.planning.conformance import POINT, RANKS
 
 __all__ = ["RANKS", "points"]
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from torch import Tensor
 
 from paceline.families.training.api.own import on_device
-from paceline.families.training.core.sandbox import Sandbox, make_sandbox
-from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.data.setting import Setting
+from paceline.families.training.core.proofs.sandbox import Sandbox, make_sandbox
 from paceline.families.training.ops.checkpoint.saving import (
     complain,
     replica_of,
@@ -29,7 +29,7 @@ from paceline.families.training.ops.checkpoint.saving import (
     watch,
 )
 from paceline.families.training.ops.checkpoint.setting import SavingSetting, saving
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 STEPS = 6
 DELAY_S = 0.05

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from functools import partial
 
 from paceline.families.training.api.checkpointing import library
-from paceline.families.training.core import gate, measurement
-from paceline.families.training.core.callback import Callback, Trial
+from paceline.families.training.core.data.setting import Setting, widened
+from paceline.families.training.core.loop import measurement
+from paceline.families.training.core.loop.callback import Callback, Trial
+from paceline.families.training.core.loop.strategy import Strategy
+from paceline.families.training.core.proofs import gate
 from paceline.families.training.core.sealed import sealed
-from paceline.families.training.core.setting import Setting, widened
-from paceline.families.training.core.strategy import Strategy
 from paceline.families.training.ops.checkpoint.metrics import METRICS
 from paceline.families.training.ops.checkpoint.proof import prove_checkpoints
 from paceline.families.training.ops.checkpoint.saving import CheckpointingCallback
 from paceline.families.training.ops.checkpoint.setting import SavingSetting, clear, make_root
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 __all__ = ["run_block", "sealed"]
 

@@ -18,10 +18,10 @@ from torch import Tensor
 from paceline.families.training.api.checkpointing.replica import CheckpointingReplica
 from paceline.families.training.api.soundness import Found
 from paceline.families.training.api.storage import Storage
-from paceline.families.training.core.callback import Callback, Outcome, Trial
-from paceline.families.training.core.sandbox import LIBRARIES, Sandbox, make_sandbox
+from paceline.families.training.core.loop.callback import Callback, Outcome, Trial
+from paceline.families.training.core.proofs.sandbox import LIBRARIES, Sandbox, make_sandbox
 from paceline.families.training.ops.checkpoint.setting import SavingSetting, saving
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 _clock_ns = time.perf_counter_ns
 

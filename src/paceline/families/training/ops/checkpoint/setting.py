@@ -10,8 +10,8 @@ from pathlib import Path
 
 from paceline.families.training.api.replica import Task
 from paceline.families.training.api.storage import Storage
-from paceline.families.training.core.setting import Setting
-from paceline.worker.session import Session
+from paceline.families.training.core.data.setting import Setting
+from paceline.worker.ranks.session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from paceline.families.training.api.rounds import ends_round
 from paceline.families.training.ops.churn.script import Script
-from paceline.worker.session import CaseError
-from paceline.worker.timing import median
+from paceline.worker.ranks.session import CaseError
+from paceline.worker.timing.interleaved import median
 
 SIGKILL = -9
 OUTER_TOLERANCE = 1e-5

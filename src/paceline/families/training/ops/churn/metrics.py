@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
-from paceline.families.training.core.metrics import EVAL_LOSS, EXCESS_LOSS
+from paceline.base.families.family import Metric
+from paceline.families.training.core.planning.metrics import EVAL_LOSS, EXCESS_LOSS
 
 _CHURN = {
     "timer": "host monotonic clock of the observing rank, not of the peer",

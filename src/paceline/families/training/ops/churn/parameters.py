@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter, Params
-from paceline.families.training.core.parameters import GOAL, MODEL, NONE, RUN, TRAINING
+from paceline.base.families.family import Parameter, Params
+from paceline.families.training.core.planning.parameters import GOAL, MODEL, NONE, RUN, TRAINING
 
 COMPUTING, SENDING = "kill-computing", "kill-sending"
 LEAST_RANKS = 3

@@ -30,12 +30,12 @@ from paceline.families.training.api.flat import Flat
 from paceline.families.training.api.model import Transformer, loss_and_gradients
 from paceline.families.training.api.place import Comm, Member, Place
 from paceline.families.training.api.rounds import ends_round
-from paceline.families.training.core.setting import prepare_torch
+from paceline.families.training.core.data.setting import prepare_torch
 from paceline.families.training.ops.churn import run
 from paceline.families.training.ops.churn.digests import Sketch, digest_of
 from paceline.families.training.ops.churn.setting import setting_of
-from paceline.worker.fault import Fault
-from paceline.worker.guard import Guard
+from paceline.worker.communication.fault import Fault
+from paceline.worker.fences.guard import Guard
 
 
 def prepare() -> None:

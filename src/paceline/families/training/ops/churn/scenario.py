@@ -21,14 +21,15 @@ from paceline.base.counting import number_of
 from paceline.families.collectives.core.scenarios.hosting import Group, Message, Timeline
 from paceline.families.training.api.rounds import num_rounds, round_ends
 from paceline.families.training.api.sizes import size_of
-from paceline.families.training.core import judging, oracle
-from paceline.families.training.core.corpus import load
+from paceline.families.training.core.data.corpus import load
+from paceline.families.training.core.loop import judging
+from paceline.families.training.core.proofs import oracle
 from paceline.families.training.ops.churn.digests import digest_of
 from paceline.families.training.ops.churn.judge import OUTER_TOLERANCE, CheckedRun, Rules, of_kind
 from paceline.families.training.ops.churn.metrics import CHURN_METRICS
 from paceline.families.training.ops.churn.script import LEAST_ROUNDS, Script, draw
 from paceline.families.training.ops.churn.setting import rows_of, setting_of
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 PARTS = f"{__package__}.part"
 """Module that peers run."""

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 from paceline.families.training.api.rounds import round_ends
-from paceline.families.training.core.parameters import NONE
+from paceline.families.training.core.planning.parameters import NONE
 from paceline.families.training.ops.churn.parameters import SENDING
 
 LEAST_ROUNDS = 8

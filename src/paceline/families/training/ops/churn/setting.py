@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from paceline.families.training.api.sizes import size_of
-from paceline.families.training.core import corpus
-from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.data import corpus
+from paceline.families.training.core.data.setting import Setting
 
 
 def setting_of(config: dict[str, Any], device: torch.device) -> Setting:

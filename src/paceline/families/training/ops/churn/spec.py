@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from paceline.base.family import Params
-from paceline.base.operation import Operation
-from paceline.families.training.core.legality import estimate_s, problems
-from paceline.families.training.core.parameters import ALIKE_RANKS, ONE_PART
+from paceline.base.families.family import Params
+from paceline.base.families.operation import Operation
+from paceline.families.training.core.planning.legality import estimate_s, problems
+from paceline.families.training.core.planning.parameters import ALIKE_RANKS, ONE_PART
 from paceline.families.training.ops.churn.metrics import METRICS
 from paceline.families.training.ops.churn.parameters import PARAMETERS, PEERS_START_S
 from paceline.families.training.ops.churn.parameters import problems as faults

@@ -11,8 +11,8 @@ from paceline.families.training.api import coding as api
 from paceline.families.training.api.coding import Given, Master
 from paceline.families.training.core import apart
 from paceline.families.training.ops.coded_gradients import engine, straggling, work
-from paceline.worker.guard import Guard
-from paceline.worker.session import Case
+from paceline.worker.fences.guard import Guard
+from paceline.worker.ranks.session import Case
 
 SEALED = (api, apart, engine, straggling, work, np.random, np.linalg, pickle)
 

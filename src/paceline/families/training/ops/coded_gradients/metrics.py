@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import NOT_NEGATIVE, SHARE, Metric
+from paceline.base.families.family import NOT_NEGATIVE, SHARE, Metric
 
 _PLAYED = {
     "times": "virtual: drawn states of workers, and times as long as their loads; the judge owns the clock",

@@ -17,7 +17,7 @@ from paceline.families.training.ops.coded_gradients.engine import Played, load_o
 from paceline.families.training.ops.coded_gradients.judge import SAME, broken_laws, recovery_error
 from paceline.families.training.ops.coded_gradients.straggling import Straggling
 from paceline.families.training.ops.coded_gradients.work import Work
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 LABEL = "virtual time: drawn states of workers and times as long as their loads"
 ORACLE = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paceline.base.family import Scalar
-from paceline.families.training.core.conformance import POINT, RANKS
+from paceline.base.families.family import Scalar
+from paceline.families.training.core.planning.conformance import POINT, RANKS
 
 __all__ = ["RANKS", "points"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from paceline.families.training.core.strategy import Results
-from paceline.worker.session import Block, CaseError
+from paceline.families.training.core.loop.strategy import Results
+from paceline.worker.ranks.session import Block, CaseError
 
 NAME = "gap_closed"
 ALONE = "no-communication"

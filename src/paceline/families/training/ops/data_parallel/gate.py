@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from paceline.families.training.api.own import on_device
-from paceline.families.training.core import gate as core
-from paceline.families.training.core.gate import STEPS, Proved, is_exact
-from paceline.families.training.core.promises import Elastic, Training
-from paceline.families.training.core.sandbox import make_sandbox
-from paceline.families.training.core.serial import gradient_of, make_serial, take_up
-from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.data.setting import Setting
+from paceline.families.training.core.planning.promises import Elastic, Training
+from paceline.families.training.core.proofs import gate as core
+from paceline.families.training.core.proofs.gate import STEPS, Proved, is_exact
+from paceline.families.training.core.proofs.sandbox import make_sandbox
+from paceline.families.training.core.proofs.serial import gradient_of, make_serial, take_up
 from paceline.families.training.ops.data_parallel.gradient_probe import (
     GradientProbe,
     distance,
     make_gradient_probe,
 )
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 SEEN_TOLERANCE = 1e-4
 """Of a gradient's norm; the same sums on the same rank give the same bits, and means over ranks lie far away."""
@@ -62,7 +62,7 @@ def prove(session: Session, block: Block, case: Case, setting: Setting) -> Prove
     """Prove a technique as all are, once its ranks can leave where one will.
 
     Raises:
-        CaseError: ``unsupported``: they cannot; or see ``core.gate``.
+        CaseError: ``unsupported``: they cannot; or see ``core.proofs.gate``.
     """
     info = session.loaded(case).info
     if setting.absence is not None and info is not None and not info.promised(Elastic).elastic:

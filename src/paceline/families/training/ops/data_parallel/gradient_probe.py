@@ -25,9 +25,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from paceline.families.training.core.callback import Callback, Outcome, Trial
-from paceline.families.training.core.sandbox import Sandbox
-from paceline.worker.session import Block, Case, Session
+from paceline.families.training.core.loop.callback import Callback, Outcome, Trial
+from paceline.families.training.core.proofs.sandbox import Sandbox
+from paceline.worker.ranks.session import Block, Case, Session
 
 APART = ("gradient_norm_cv", "gradient_cosine_similarity")
 WIDTH = 4096

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from statistics import pstdev
 from typing import Any
 
-from paceline.families.training.core import oracle
-from paceline.families.training.core.callback import Callback, Outcome, Trial
-from paceline.families.training.core.figures import ROW, window_means
-from paceline.worker.session import CaseError
+from paceline.families.training.core.loop.callback import Callback, Outcome, Trial
+from paceline.families.training.core.loop.figures import ROW, window_means
+from paceline.families.training.core.proofs import oracle
+from paceline.worker.ranks.session import CaseError
 
 NAME = "loss_dispersion"
 

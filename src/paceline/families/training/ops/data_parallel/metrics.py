@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from paceline.base.family import ANY, NOT_NEGATIVE, Metric
-from paceline.families.training.core.byte_metrics import BYTE_METRICS
-from paceline.families.training.core.metrics import RUN_METRICS, TARGETS, TIMES
-from paceline.families.training.core.rank_metrics import DIAGNOSED, HELD, LINK_CLOCK
+from paceline.base.families.family import ANY, NOT_NEGATIVE, Metric
+from paceline.families.training.core.planning.byte_metrics import BYTE_METRICS
+from paceline.families.training.core.planning.metrics import RUN_METRICS, TARGETS, TIMES
+from paceline.families.training.core.planning.rank_metrics import DIAGNOSED, HELD, LINK_CLOCK
 
 _SEEN = {
     "sample": "the step before an evaluation, from what forward_backward left on every rank, by the harness",

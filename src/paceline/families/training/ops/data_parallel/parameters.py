@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
-from paceline.families.training.core.parameters import ACTIVATIONS, GOAL, MODEL, OWN, RUN, TRAINING
+from paceline.base.families.family import Parameter
+from paceline.families.training.core.planning.parameters import ACTIVATIONS, GOAL, MODEL, OWN, RUN, TRAINING
 
 PARAMETERS: tuple[Parameter, ...] = (*OWN, *MODEL, *RUN, ACTIVATIONS, *TRAINING, *GOAL)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from paceline.families.training.api.absence import Absence
-from paceline.families.training.core.callback import Callback, Outcome
-from paceline.worker.session import Session
+from paceline.families.training.core.loop.callback import Callback, Outcome
+from paceline.worker.ranks.session import Session
 
 WATCHED = 25
 """Steps before it leaves in which the rank's distance from the mean of all is noted."""

@@ -10,22 +10,22 @@ from torch import Tensor
 
 from paceline.families.training.api.absence import Absence
 from paceline.families.training.api.own import handed_on
-from paceline.families.training.core import measurement
-from paceline.families.training.core.callback import Callback, Trial
-from paceline.families.training.core.corpus import Corpus
-from paceline.families.training.core.own_checks import own_data, own_setting
-from paceline.families.training.core.own_setting import OwnSetting
-from paceline.families.training.core.parameters import NONE, OWN_MODEL, is_own_data
+from paceline.families.training.core.data.corpus import Corpus
+from paceline.families.training.core.data.setting import Setting
+from paceline.families.training.core.loop import measurement
+from paceline.families.training.core.loop.callback import Callback, Trial
+from paceline.families.training.core.loop.strategy import Strategy, all_batches, load_data
+from paceline.families.training.core.own.checks import own_data, own_setting
+from paceline.families.training.core.own.setting import OwnSetting
+from paceline.families.training.core.planning.parameters import NONE, OWN_MODEL, is_own_data
 from paceline.families.training.core.sealed import sealed
-from paceline.families.training.core.setting import Setting
-from paceline.families.training.core.strategy import Strategy, all_batches, load_data
 from paceline.families.training.ops.data_parallel.gap import add_gap_closed
 from paceline.families.training.ops.data_parallel.gate import prove
 from paceline.families.training.ops.data_parallel.gradient_probe import Riding
 from paceline.families.training.ops.data_parallel.losses import Losses
 from paceline.families.training.ops.data_parallel.metrics import METRICS
 from paceline.families.training.ops.data_parallel.returning import Return
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 __all__ = ["run_block", "sealed"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from paceline.base.family import Params
-from paceline.base.footprint import Footprint
-from paceline.base.operation import Operation
-from paceline.families.training.core.configuration import written_out
-from paceline.families.training.core.legality import estimate_s, number, problems
-from paceline.families.training.core.metrics import DERIVED
-from paceline.families.training.core.parameters import (
+from paceline.base.families.family import Params
+from paceline.base.families.footprint import Footprint
+from paceline.base.families.operation import Operation
+from paceline.families.training.core.planning.configuration import written_out
+from paceline.families.training.core.planning.legality import estimate_s, number, problems
+from paceline.families.training.core.planning.metrics import DERIVED
+from paceline.families.training.core.planning.parameters import (
     NONE,
     ONE_PART,
     OWN_LOSS,
@@ -19,7 +19,7 @@ from paceline.families.training.core.parameters import (
     RECOMPUTED,
     is_own_data,
 )
-from paceline.families.training.core.promises import Elastic
+from paceline.families.training.core.planning.promises import Elastic
 from paceline.families.training.ops.data_parallel.metrics import METRICS
 from paceline.families.training.ops.data_parallel.parameters import PARAMETERS
 
@@ -83,7 +83,7 @@ def footprint(params: Params, module: str, options: Mapping[str, Any]) -> Footpr
     """Return what a rank needs, None with a model of one's own; see ``Foretell``."""
     if params[OWN_MODEL] is not None:
         return None  # it is made where it runs, by code that the control plane does not import
-    from paceline.families.training.core.footprint import footprint as foretold  # noqa: PLC0415 - needs torch
+    from paceline.families.training.core.memory.footprint import footprint as foretold  # noqa: PLC0415 - needs torch
 
     return foretold(params, module, options)
 

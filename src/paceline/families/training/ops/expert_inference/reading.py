@@ -15,13 +15,13 @@ from torch import Tensor
 from paceline.families.training.api.expert.decoder import ITEM, ExpertDecoder
 from paceline.families.training.api.expert.layer import expert_layers
 from paceline.families.training.api.model import Transformer, next_symbol_loss
-from paceline.families.training.core.callback import Callback, Outcome, Trial
-from paceline.families.training.core.gate import Proved
-from paceline.families.training.core.sandbox import Sandbox, make_sandbox
-from paceline.families.training.core.setting import Setting
-from paceline.families.training.core.trained import Trained
+from paceline.families.training.core.data.setting import Setting
+from paceline.families.training.core.loop.callback import Callback, Outcome, Trial
+from paceline.families.training.core.loop.trained import Trained
+from paceline.families.training.core.proofs.gate import Proved
+from paceline.families.training.core.proofs.sandbox import Sandbox, make_sandbox
 from paceline.families.training.ops.expert_inference.setting import routed
-from paceline.worker.session import Block, Case, CaseError, ContractBreachError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, ContractBreachError, Session
 
 PASSES = 3
 TOLERANCE = 2e-6

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 from paceline.families.training.api.expert.decoder import ExpertDecoder
 from paceline.families.training.api.router import Router
-from paceline.families.training.core import measurement
-from paceline.families.training.core.callback import Callback, Trial
+from paceline.families.training.core.data.setting import Setting, widened
+from paceline.families.training.core.loop import measurement
+from paceline.families.training.core.loop.callback import Callback, Trial
+from paceline.families.training.core.loop.strategy import Strategy
 from paceline.families.training.core.sealed import sealed
-from paceline.families.training.core.setting import Setting, widened
-from paceline.families.training.core.strategy import Strategy
 from paceline.families.training.ops.expert_inference.metrics import METRICS
 from paceline.families.training.ops.expert_inference.reading import Ways, judge, prove
 from paceline.families.training.ops.expert_inference.setting import RoutedSetting
 from paceline.families.training.ops.expert_inference.traces import make_router
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 __all__ = ["run_block", "sealed"]
 

@@ -9,7 +9,7 @@ from paceline.families.training.api.expert.layer import ExpertLayer
 from paceline.families.training.api.replica import Replica, Task
 from paceline.families.training.api.router import Router
 from paceline.families.training.api.sizes import Size
-from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.data.setting import Setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Scalar
-from paceline.families.training.core.conformance import FEWER_KV_HEADS, POINT, RANKS
+from paceline.base.families.family import Scalar
+from paceline.families.training.core.planning.conformance import FEWER_KV_HEADS, POINT, RANKS
 
 __all__ = ["RANKS", "points"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paceline.families.training.api.replica import Share
-from paceline.families.training.core.callback import Callback, Outcome, Trial
+from paceline.families.training.core.loop.callback import Callback, Outcome, Trial
 
 
 class Owners:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
-from paceline.families.training.core.parameters import EXPERTS, GOAL, KV_HEADS, MODEL, RUN, TRAINING
+from paceline.base.families.family import Parameter
+from paceline.families.training.core.planning.parameters import EXPERTS, GOAL, KV_HEADS, MODEL, RUN, TRAINING
 
 TOP_K = Parameter(
     name="top_k",

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from paceline.families.training.api.expert.replica import ExpertReplica
 from paceline.families.training.api.expert.routing import Routing, route
-from paceline.families.training.core.callback import Callback, Outcome, Trial
-from paceline.families.training.core.sandbox import Sandbox
-from paceline.families.training.core.setting import Setting
-from paceline.worker.session import CaseError, Session
+from paceline.families.training.core.data.setting import Setting
+from paceline.families.training.core.loop.callback import Callback, Outcome, Trial
+from paceline.families.training.core.proofs.sandbox import Sandbox
+from paceline.worker.ranks.session import CaseError, Session
 
 _clock_ns = time.perf_counter_ns
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from paceline.families.training.api.expert.replica import ExpertReplica
-from paceline.families.training.core import measurement
-from paceline.families.training.core.callback import Callback, Trial
+from paceline.families.training.core.data.setting import Setting, widened
+from paceline.families.training.core.loop import measurement
+from paceline.families.training.core.loop.callback import Callback, Trial
+from paceline.families.training.core.loop.strategy import Strategy
 from paceline.families.training.core.sealed import sealed
-from paceline.families.training.core.setting import Setting, widened
-from paceline.families.training.core.strategy import Strategy
 from paceline.families.training.ops.expert_parallel.metrics import METRICS
 from paceline.families.training.ops.expert_parallel.owners import Moves
 from paceline.families.training.ops.expert_parallel.probe import Dispatch
 from paceline.families.training.ops.expert_parallel.setting import DRAWS, ExpertSetting
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 __all__ = ["run_block", "sealed"]
 

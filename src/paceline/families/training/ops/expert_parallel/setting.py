@@ -8,7 +8,7 @@ from typing import ClassVar
 from paceline.families.training.api.expert.layer import ExpertLayer, expert_layers
 from paceline.families.training.api.model import Transformer
 from paceline.families.training.api.sizes import Size
-from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.data.setting import Setting
 
 DECIDED = 1e-6
 """Least distance of two logits of a gate in a proof: below, rounding may send a token elsewhere than the reference."""

@@ -11,13 +11,13 @@ from typing import Any
 from torch import Tensor
 
 from paceline.families.training.api.fine_tuning.probing import Entry, ProbingReplica
-from paceline.families.training.core.callback import Callback, Outcome, Trial
-from paceline.families.training.core.promises import Slopes
-from paceline.families.training.core.sandbox import Sandbox, make_sandbox
-from paceline.families.training.core.setting import Setting
-from paceline.families.training.core.trained import Trained
+from paceline.families.training.core.data.setting import Setting
+from paceline.families.training.core.loop.callback import Callback, Outcome, Trial
+from paceline.families.training.core.loop.trained import Trained
+from paceline.families.training.core.planning.promises import Slopes
+from paceline.families.training.core.proofs.sandbox import Sandbox, make_sandbox
 from paceline.families.training.ops.fine_tune.ledger import Codes, Ledger, Plain, difference, entries, entry
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 _clock_ns = time.perf_counter_ns
 

@@ -20,9 +20,9 @@ from torch.autograd.graph import saved_tensors_hooks
 from paceline.families.training.api.fine_tuning.directions import direction
 from paceline.families.training.api.fine_tuning.probing import Entry, ProbingReplica
 from paceline.families.training.api.model import next_symbol_loss
-from paceline.families.training.core.sandbox import Sandbox
-from paceline.families.training.core.setting import Setting
-from paceline.worker.session import Session
+from paceline.families.training.core.data.setting import Setting
+from paceline.families.training.core.proofs.sandbox import Sandbox
+from paceline.worker.ranks.session import Session
 
 BYTE_VALUES = 256
 

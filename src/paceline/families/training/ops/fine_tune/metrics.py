@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from paceline.base.family import NOT_NEGATIVE, TIME_MARGIN, Metric
-from paceline.families.training.core.byte_metrics import BYTE_METRICS
-from paceline.families.training.core.contracts import BYTES, LOSS
-from paceline.families.training.core.metrics import RUN_METRICS, TARGETS, TIMES
-from paceline.families.training.core.rank_metrics import RANK_METRICS
+from paceline.base.families.family import NOT_NEGATIVE, TIME_MARGIN, Metric
+from paceline.families.training.core.planning.byte_metrics import BYTE_METRICS
+from paceline.families.training.core.planning.contracts import BYTES, LOSS
+from paceline.families.training.core.planning.metrics import RUN_METRICS, TARGETS, TIMES
+from paceline.families.training.core.planning.rank_metrics import RANK_METRICS
 
 _LOG = {
     "log": "the codes that ranks sent in every step, copied from their messages by the communicator",

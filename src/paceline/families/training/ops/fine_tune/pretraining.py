@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from paceline.families.training.api.model import loss_and_gradients
-from paceline.families.training.core import corpus
-from paceline.families.training.core.setting import Setting
-from paceline.worker.session import Session
+from paceline.families.training.core.data import corpus
+from paceline.families.training.core.data.setting import Setting
+from paceline.worker.ranks.session import Session
 
 PEAK_RATE = 0.01
 WARMUP_STEPS = 20

@@ -7,17 +7,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from paceline.families.training.core import corpus, gate, measurement
-from paceline.families.training.core.callback import Callback, Trial
-from paceline.families.training.core.corpus import Corpus
+from paceline.families.training.core.data import corpus
+from paceline.families.training.core.data.corpus import Corpus
+from paceline.families.training.core.data.setting import Setting, widened
+from paceline.families.training.core.loop import measurement
+from paceline.families.training.core.loop.callback import Callback, Trial
+from paceline.families.training.core.loop.strategy import Strategy, load_data
+from paceline.families.training.core.proofs import gate
 from paceline.families.training.core.sealed import sealed
-from paceline.families.training.core.setting import Setting, widened
-from paceline.families.training.core.strategy import Strategy, load_data
 from paceline.families.training.ops.fine_tune import joining
 from paceline.families.training.ops.fine_tune.metrics import METRICS
 from paceline.families.training.ops.fine_tune.pretraining import pretrained
 from paceline.families.training.ops.fine_tune.setting import TRAINABLE, TuningSetting
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 __all__ = ["run_block", "sealed"]
 

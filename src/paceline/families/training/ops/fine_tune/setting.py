@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from paceline.families.training.api.replica import Task
-from paceline.families.training.core.setting import Setting
+from paceline.families.training.core.data.setting import Setting
 
 TRAINABLE = {"all": "", "gains": "gain", "bias": "head_bias"}
 """What the names of trained parameters contain."""

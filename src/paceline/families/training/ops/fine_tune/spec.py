@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Params
-from paceline.base.operation import Operation
-from paceline.families.training.core.legality import estimate_s, number, problems
-from paceline.families.training.core.metrics import DERIVED
-from paceline.families.training.core.parameters import ALIKE_RANKS, ONE_PART
-from paceline.families.training.core.promises import Slopes
+from paceline.base.families.family import Params
+from paceline.base.families.operation import Operation
+from paceline.families.training.core.planning.legality import estimate_s, number, problems
+from paceline.families.training.core.planning.metrics import DERIVED
+from paceline.families.training.core.planning.parameters import ALIKE_RANKS, ONE_PART
+from paceline.families.training.core.planning.promises import Slopes
 from paceline.families.training.ops.fine_tune.metrics import METRICS
 from paceline.families.training.ops.fine_tune.parameters import PARAMETERS
 

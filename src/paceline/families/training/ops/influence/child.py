@@ -17,12 +17,13 @@ from paceline.families.training.api.influence import (
     Run,
     TestGradient,
 )
-from paceline.families.training.core import apart, graphs
+from paceline.families.training.core import apart
 from paceline.families.training.core.apart import RefusedError
+from paceline.families.training.core.planning import graphs
 from paceline.families.training.ops.influence import gossip
 from paceline.families.training.ops.influence.gossip import Gossip
-from paceline.worker.guard import Guard
-from paceline.worker.session import Case
+from paceline.worker.fences.guard import Guard
+from paceline.worker.ranks.session import Case
 
 SEALED = (api, apart, gossip, graphs, np.random, np.linalg, pickle)
 MOST_REQUESTS = 1_000_000

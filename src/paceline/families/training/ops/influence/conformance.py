@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 
 RANKS = (1,)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from paceline.families.training.api.influence import Array, Given
-from paceline.families.training.core.graphs import mixing
+from paceline.families.training.core.planning.graphs import mixing
 
 SHARPNESS = 3.0
 """Length of the model that labels are drawn from."""

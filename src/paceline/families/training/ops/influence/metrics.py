@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from paceline.base.family import NOT_NEGATIVE, SHARE, Metric
+from paceline.base.families.family import NOT_NEGATIVE, SHARE, Metric
 
 _HELD = {
     "truth": "the run again without one displacement, same minibatches, by the judge in float64",

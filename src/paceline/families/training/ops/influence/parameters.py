@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
-from paceline.families.training.core.graphs import COMPLETE, GRID, LINE, REGULAR, RING
+from paceline.base.families.family import Parameter
+from paceline.families.training.core.planning.graphs import COMPLETE, GRID, LINE, REGULAR, RING
 
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter(name="peers", kind="count", doc="Peers, each with samples of its own.", default=8, minimum=3),

@@ -14,7 +14,7 @@ from paceline.families.training.core import apart
 from paceline.families.training.ops.influence import child
 from paceline.families.training.ops.influence.gossip import Gossip, true_influence
 from paceline.families.training.ops.influence.promises import Influencing
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 ORACLE = "runs again without each displacement, in float64; the estimator run again on what it was told; its derivative"
 SMALL_RATE = 1e-4

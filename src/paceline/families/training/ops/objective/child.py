@@ -16,11 +16,12 @@ import numpy as np
 
 from paceline.families.training.api import objective as api
 from paceline.families.training.api.objective import Given, Optimiser
-from paceline.families.training.core import apart, graphs
+from paceline.families.training.core import apart
+from paceline.families.training.core.planning import graphs
 from paceline.families.training.ops.objective import attacks, engine, paces, problems, told
 from paceline.families.training.ops.objective.engine import Engine, Played, fixed
-from paceline.worker.guard import Guard
-from paceline.worker.session import Case
+from paceline.worker.fences.guard import Guard
+from paceline.worker.ranks.session import Case
 
 SEALED = (api, apart, attacks, engine, graphs, paces, problems, told, np.random, np.linalg, json, pickle)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from paceline.families.training.api.objective import Value
-from paceline.families.training.core.graphs import STAR
+from paceline.families.training.core.planning.graphs import STAR
 from paceline.families.training.ops.objective.engine import COMPUTED, Played
 from paceline.families.training.ops.objective.measure import Distance
 from paceline.families.training.ops.objective.problems import CLASSES, NONCONVEX, Problem

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from paceline.base.family import FORMULA_TOLERANCE
+from paceline.base.families.family import FORMULA_TOLERANCE
 from paceline.families.training.api.objective import Sizes, Value
-from paceline.families.training.core.graphs import STAR
+from paceline.families.training.core.planning.graphs import STAR
 from paceline.families.training.ops.objective.engine import COMPUTED, Played
 from paceline.families.training.ops.objective.paces import Paces
 from paceline.families.training.ops.objective.privacy import NEIGHBOURS_SENSITIVITY, epsilon

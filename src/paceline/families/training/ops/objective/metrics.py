@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from paceline.base.family import ANY, NOT_NEGATIVE, SHARE, Metric
+from paceline.base.families.family import ANY, NOT_NEGATIVE, SHARE, Metric
 
 _PLAYED = {
     "times": "virtual: drawn durations of gradients, a stated rate and latency of links; the judge owns the clock",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
-from paceline.families.training.core.graphs import GRAPHS, STAR
+from paceline.base.families.family import Parameter
+from paceline.families.training.core.planning.graphs import GRAPHS, STAR
 from paceline.families.training.ops.objective.attacks import ATTACKS, RANDOM
 from paceline.families.training.ops.objective.paces import ALIKE, PACES
 from paceline.families.training.ops.objective.problems import PROBLEMS, QUADRATICS

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from paceline.base.declarations import ArgumentName
+from paceline.base.techniques.declarations import ArgumentName
 
 OptionValue = bool | int | float | str | None
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from paceline.families.training.api.objective import Array
-from paceline.families.training.core.graphs import mixing
+from paceline.families.training.core.planning.graphs import mixing
 from paceline.families.training.ops.objective.problems import Problem
 
 DESCENT, EXTRAGRADIENT, AVERAGING, GOSSIP = (

@@ -26,7 +26,7 @@ from paceline.families.training.ops.objective.paces import ALIKE, Paces
 from paceline.families.training.ops.objective.problems import GAME, LOGISTIC, QUADRATICS, Problem, draw
 from paceline.families.training.ops.objective.promises import Optimising
 from paceline.families.training.ops.objective.reductions import iterates
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 LABEL = "virtual time: drawn durations of gradients and a stated link"
 ORACLE = (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Params
-from paceline.base.operation import Operation
-from paceline.base.requirements import DeviceRequirements
-from paceline.base.technique import Technique
-from paceline.families.training.core.graphs import STAR
+from paceline.base.families.family import Params
+from paceline.base.families.operation import Operation
+from paceline.base.techniques.requirements import DeviceRequirements
+from paceline.base.techniques.technique import Technique
+from paceline.families.training.core.planning.graphs import STAR
 from paceline.families.training.ops.objective.metrics import METRICS
 from paceline.families.training.ops.objective.parameters import PARAMETERS
 from paceline.families.training.ops.objective.problems import CLASSES, GAME, LOGISTIC, NONCONVEX, NUM_CLASSES

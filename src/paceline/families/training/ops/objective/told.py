@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from paceline.families.training.api.objective import Given
-from paceline.families.training.core.graphs import STAR, constants, mixing, neighbours
+from paceline.families.training.core.planning.graphs import STAR, constants, mixing, neighbours
 from paceline.families.training.ops.objective.problems import Problem
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
-from paceline.families.training.core.parameters import GOAL, KV_HEADS, MODEL, RUN, TRAINING
+from paceline.base.families.family import Parameter
+from paceline.families.training.core.planning.parameters import GOAL, KV_HEADS, MODEL, RUN, TRAINING
 
 PARAMETERS: tuple[Parameter, ...] = (*MODEL, KV_HEADS, *RUN, *TRAINING, *GOAL)

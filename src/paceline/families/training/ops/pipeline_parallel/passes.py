@@ -7,8 +7,8 @@ from typing import Any
 
 from paceline.families.training.api.pipeline.executor import Pass, PipelineReplica
 from paceline.families.training.api.replica import Replica
-from paceline.families.training.core.callback import Callback, Outcome, Trial
-from paceline.families.training.core.unchanged import is_unchanged
+from paceline.families.training.core.loop.callback import Callback, Outcome, Trial
+from paceline.families.training.core.loop.unchanged import is_unchanged
 from paceline.families.training.ops.pipeline_parallel import timeline
 
 OWN_OF_A_PIPELINE = frozenset(

@@ -17,7 +17,7 @@ from typing import Any
 from paceline.families.training.api.pipeline.executor import Pass
 from paceline.families.training.api.pipeline.schedule import Action, Kind, Table, needs
 from paceline.families.training.ops.pipeline_parallel.simulator import Simulated, simulate
-from paceline.worker.session import Session
+from paceline.worker.ranks.session import Session
 
 NS = 1e-9
 Bar = Sequence[Any]

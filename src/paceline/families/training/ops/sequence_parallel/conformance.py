@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import product
 
-from paceline.base.family import Scalar
+from paceline.base.families.family import Scalar
 from paceline.families.training.api.sizes import ATTENTIONS
-from paceline.families.training.core.conformance import KV_HEADS, POINT, RANKS
+from paceline.families.training.core.planning.conformance import KV_HEADS, POINT, RANKS
 
 __all__ = ["RANKS", "points"]
 

@@ -7,8 +7,8 @@ from statistics import fmean
 from typing import Any
 
 from paceline.families.training.api.sequence.replica import SequenceReplica
-from paceline.families.training.core.callback import Callback, Outcome, Trial
-from paceline.families.training.core.unchanged import passes_are_the_familys
+from paceline.families.training.core.loop.callback import Callback, Outcome, Trial
+from paceline.families.training.core.loop.unchanged import passes_are_the_familys
 from paceline.families.training.ops.sequence_parallel.flops import attention_flops
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Parameter
+from paceline.base.families.family import Parameter
 from paceline.families.training.api.sizes import ATTENTIONS, SOFTMAX
-from paceline.families.training.core.parameters import GOAL, KV_HEADS, MODEL, RUN, TRAINING
+from paceline.families.training.core.planning.parameters import GOAL, KV_HEADS, MODEL, RUN, TRAINING
 
 ATTENTION = Parameter(
     name="attention",

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from paceline.families.training.api.sequence.replica import SequenceReplica
-from paceline.families.training.core import measurement
-from paceline.families.training.core.callback import Callback, Trial
+from paceline.families.training.core.data.setting import Setting
+from paceline.families.training.core.loop import measurement
+from paceline.families.training.core.loop.callback import Callback, Trial
+from paceline.families.training.core.loop.strategy import Strategy
 from paceline.families.training.core.sealed import sealed
-from paceline.families.training.core.setting import Setting
-from paceline.families.training.core.strategy import Strategy
 from paceline.families.training.ops.sequence_parallel.imbalance import Imbalance
 from paceline.families.training.ops.sequence_parallel.metrics import METRICS
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 __all__ = ["run_block", "sealed"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Params
-from paceline.base.operation import Operation
-from paceline.families.training.core.legality import estimate_s, problems
-from paceline.families.training.core.metrics import DERIVED
-from paceline.families.training.core.parameters import ALIKE_RANKS, ONE_PART
-from paceline.families.training.core.promises import Training
+from paceline.base.families.family import Params
+from paceline.base.families.operation import Operation
+from paceline.families.training.core.planning.legality import estimate_s, problems
+from paceline.families.training.core.planning.metrics import DERIVED
+from paceline.families.training.core.planning.parameters import ALIKE_RANKS, ONE_PART
+from paceline.families.training.core.planning.promises import Training
 from paceline.families.training.ops.sequence_parallel.metrics import METRICS
 from paceline.families.training.ops.sequence_parallel.parameters import PARAMETERS
 

@@ -6,7 +6,7 @@ from paceline.families.kernels.ops.toy.reference import Toy
 from paceline.families.kernels.ops.toy.spec import OPERATION
 
 from paceline.families.kernels.core import run
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 OPERATOR = Toy()
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from paceline.families.kernels.core.arithmetic import Arithmetic, integer, item_bytes
-from paceline.families.kernels.core.operation import timed
-from paceline.families.kernels.core.parameters import SIZE_BYTES, whole_elements
+from paceline.families.kernels.core.planning.arithmetic import Arithmetic, integer, item_bytes
+from paceline.families.kernels.core.planning.operation import timed
+from paceline.families.kernels.core.planning.parameters import SIZE_BYTES, whole_elements
 
 OPERATION = timed(
     name="toy",

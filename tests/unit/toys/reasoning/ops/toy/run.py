@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from paceline.families.reasoning.core.results import Ending, tell
+from paceline.families.reasoning.core.block.results import Ending, tell
 from paceline.families.reasoning.core.sealed import sealed
-from paceline.worker.loading import renewed
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.loading import renewed
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 __all__ = ["run_block", "sealed"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from paceline.base.operation import Operation
-from paceline.families.reasoning.core.metrics import token_metric
-from paceline.families.reasoning.core.parameters import QUESTIONS
+from paceline.base.families.operation import Operation
+from paceline.families.reasoning.core.planning.metrics import token_metric
+from paceline.families.reasoning.core.planning.parameters import QUESTIONS
 
 OPERATION = Operation(
     name="toy",

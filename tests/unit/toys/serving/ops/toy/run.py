@@ -6,7 +6,7 @@ from typing import Any
 
 from paceline.families.serving.core.results import each_case, result
 from paceline.families.serving.core.sealed import all_loaded
-from paceline.worker.session import Block, Case, CaseError, Session
+from paceline.worker.ranks.session import Block, Case, CaseError, Session
 
 
 def sealed(operations: object) -> tuple[Any, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from paceline.base.family import Metric
-from paceline.base.operation import Operation
-from paceline.families.serving.core.parameters import REQUESTS
+from paceline.base.families.family import Metric
+from paceline.base.families.operation import Operation
+from paceline.families.serving.core.planning.parameters import REQUESTS
 
 STEPS = Metric(
     name="toy_steps",

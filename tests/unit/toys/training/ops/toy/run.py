@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from paceline.families.training.ops.toy.metrics import METRICS
 
-from paceline.families.training.core import measurement
+from paceline.families.training.core.loop import measurement
+from paceline.families.training.core.loop.strategy import Strategy
 from paceline.families.training.core.sealed import sealed
-from paceline.families.training.core.strategy import Strategy
-from paceline.worker.session import Block, Session
+from paceline.worker.ranks.session import Block, Session
 
 __all__ = ["run_block", "sealed"]
 

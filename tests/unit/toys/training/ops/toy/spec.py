@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from paceline.families.training.ops.toy.metrics import METRICS
 
-from paceline.base.operation import Operation
-from paceline.families.training.core.legality import estimate_s, problems
-from paceline.families.training.core.metrics import DERIVED
-from paceline.families.training.core.parameters import ALIKE_RANKS, GOAL, MODEL, ONE_PART, RUN, TRAINING
-from paceline.families.training.core.promises import Training
+from paceline.base.families.operation import Operation
+from paceline.families.training.core.planning.legality import estimate_s, problems
+from paceline.families.training.core.planning.metrics import DERIVED
+from paceline.families.training.core.planning.parameters import (
+    ALIKE_RANKS,
+    GOAL,
+    MODEL,
+    ONE_PART,
+    RUN,
+    TRAINING,
+)
+from paceline.families.training.core.planning.promises import Training
 
 OPERATION = Operation(
     name="toy",

@@ -1,0 +1,1 @@
+"""What families and operations declare: parameters, metrics with their contracts, arguments, memory, quantities."""

@@ -1,0 +1,1 @@
+"""Commands that hand results on: the site, exports and imports."""

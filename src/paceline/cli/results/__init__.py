@@ -1,0 +1,1 @@
+"""Commands that tell what records say: comparisons, summaries, samples, trends, claims, and the store itself."""

@@ -1,0 +1,1 @@
+"""The Slurm driver: its scripts as text, and what the scheduler says about tasks."""

@@ -1,0 +1,1 @@
+"""Reading answers out of free text by exact rules: numbers, letters of choices, and formulas."""

@@ -1,0 +1,1 @@
+"""Grading what was read: whether it is the truth, and which answers are the same."""

@@ -1,0 +1,1 @@
+"""How a client sends its calls: addresses, fields, connections, redirects and alarms of its event loop."""

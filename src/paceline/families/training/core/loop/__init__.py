@@ -1,0 +1,1 @@
+"""How a block is measured: the loop of training, what it counts, and how its runs are judged."""

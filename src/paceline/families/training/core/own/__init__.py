@@ -1,0 +1,1 @@
+"""A user's own module and data: imported, looked at, and fed to the ranks."""

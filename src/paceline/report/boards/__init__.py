@@ -1,0 +1,1 @@
+"""What stands on boards: which results, their tables and sweeps, what to take, and techniques against each other."""

@@ -1,0 +1,1 @@
+"""Papers' claims, headlines and premises in words, and the page of all of them."""

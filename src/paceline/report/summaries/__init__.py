@@ -1,0 +1,1 @@
+"""What runs have decided in a few lines: for a terminal, and for a pull request."""

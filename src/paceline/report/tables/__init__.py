@@ -1,0 +1,1 @@
+"""Tables as plain rows, laid out for terminals and written as Markdown."""

@@ -1,0 +1,1 @@
+"""The ledger of papers, and the premises on which claims rest."""

@@ -1,0 +1,1 @@
+"""Runner profiles: where cases are executed, in processes, containers, clusters or pods."""

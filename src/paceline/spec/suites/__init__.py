@@ -1,0 +1,1 @@
+"""Suites: their grammar, their files, and what may be wrong in one."""

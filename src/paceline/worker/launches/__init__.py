@@ -1,0 +1,1 @@
+"""Launches as they are watched from outside: which comes next, its attempts, and who is to blame for a failure."""

@@ -1,0 +1,1 @@
+"""Networks of ranks on one machine: namespaces, and links between them with a rate and a delay."""
