@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from paceline.analysis.claims import ClaimResult, evaluate, with_own_suites
+from paceline.analysis.claims.results import ClaimResult, evaluate, with_own_suites
 from paceline.records.origin.provenance import suite_facts
 from paceline.records.store.folder import RunRecord
 from paceline.spec import content

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import record_factory as factory
 
-from paceline.analysis.claims import ClaimResult, evaluate
+from paceline.analysis.claims.results import ClaimResult, evaluate
 from paceline.records.store.folder import RunRecord
 from paceline.report.claims.text import costs_text, found_at_a_cost
 from paceline.workflows.claiming import claim_facts

@@ -10,8 +10,8 @@ import record_factory as factory
 from scipy.stats import nct, t
 from test_claim_costs import facts, result
 
-from paceline.analysis.claim_power import Power
-from paceline.analysis.claims import ClaimResult
+from paceline.analysis.claims.power import Power
+from paceline.analysis.claims.results import ClaimResult
 from paceline.records.store.folder import RunRecord
 from paceline.stats.estimates import Estimate
 from paceline.stats.verdicts import launches_to_find, minimum_detectable

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_site import Page
 
-from paceline.analysis.claim_verdicts import expectation_text
-from paceline.analysis.claims import ClaimResult, evaluate
-from paceline.analysis.headlines import ledger
+from paceline.analysis.claims.headlines import ledger
+from paceline.analysis.claims.results import ClaimResult, evaluate
+from paceline.analysis.claims.verdicts import expectation_text
 from paceline.records.store.folder import Loaded, RunRecord
 from paceline.report.claims.page import claims_page
 from paceline.report.claims.text import STATEMENT, decided_by, found_text

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import record_factory as factory
 
-from paceline.analysis.claim_verdicts import CONFORMANCE, ClaimVerdictName, expectation_text
-from paceline.analysis.claims import LOCAL_RANKS, ClaimResult, evaluate, with_own_suites
-from paceline.analysis.headlines import NO_SHEET, ledger
+from paceline.analysis.claims.headlines import NO_SHEET, ledger
+from paceline.analysis.claims.results import LOCAL_RANKS, ClaimResult, evaluate, with_own_suites
+from paceline.analysis.claims.verdicts import CONFORMANCE, ClaimVerdictName, expectation_text
 from paceline.records.format.record import Event
 from paceline.records.store.folder import RunRecord
 from paceline.report.claims.page import claims_page

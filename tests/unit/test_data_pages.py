@@ -14,9 +14,9 @@ import pytest
 from pyarrow import parquet
 from test_site import Page, measurement, record, render, run_line
 
-from paceline.analysis.claims import ClaimResult
+from paceline.analysis.claims.headlines import ledger
+from paceline.analysis.claims.results import ClaimResult
 from paceline.analysis.compare import compare_points
-from paceline.analysis.headlines import ledger
 from paceline.analysis.points import points_of
 from paceline.records.store.folder import Loaded, RunRecord
 from paceline.report.charts import badges

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paceline.analysis.claims import evaluate
+from paceline.analysis.claims.results import evaluate
 from paceline.records.origin.provenance import suite_facts
 from paceline.spec import content
 from paceline.spec.plans.plan import Plan, Selection, make_plan

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import pytest
 from test_site import EVIL, SUITE, measurement, run_line
 
-from paceline.analysis.claim_verdicts import NullFound
-from paceline.analysis.claims import ClaimResult
+from paceline.analysis.claims.results import ClaimResult
+from paceline.analysis.claims.verdicts import NullFound
 from paceline.analysis.compare import Comparison, compare_points, ranks
 from paceline.base.families.family import family_names, load_family
 from paceline.records.store.folder import RunRecord

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from pydantic import ValidationError
 from test_claims import claim, facts, paper, record
 
-from paceline.analysis.claims import ClaimResult, evaluate
-from paceline.analysis.headlines import ledger
+from paceline.analysis.claims.headlines import ledger
+from paceline.analysis.claims.results import ClaimResult, evaluate
 from paceline.base.errors import UserErrors
 from paceline.base.families.family import family_names, load_family
 from paceline.base.families.quantities import Witness

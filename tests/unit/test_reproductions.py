@@ -8,9 +8,9 @@ import pytest
 import record_factory as factory
 from test_claims import WOBBLE, claim, facts, paper, record
 
-from paceline.analysis.claim_verdicts import has_width
-from paceline.analysis.claims import ClaimResult, evaluate
-from paceline.analysis.headlines import LedgerRow, ledger
+from paceline.analysis.claims.headlines import LedgerRow, ledger
+from paceline.analysis.claims.results import ClaimResult, evaluate
+from paceline.analysis.claims.verdicts import has_width
 from paceline.records.store.folder import RunRecord
 from paceline.report.claims.headlines import headline_cells, null_text
 from paceline.report.html import Cell, rows_grid

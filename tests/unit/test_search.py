@@ -9,7 +9,7 @@ from typing import Any
 
 from test_site import EVIL, SUITE, record
 
-from paceline.analysis.headlines import ledger
+from paceline.analysis.claims.headlines import ledger
 from paceline.records.store.folder import Loaded, RunRecord
 from paceline.report.site.build import SiteInput, render_site
 from paceline.report.site.documents import doc_sections, read_docs

@@ -17,9 +17,9 @@ from click.testing import CliRunner
 from figures import Figures
 from own_time import least_seconds, lines_of
 
-from paceline.analysis.claims import ClaimResult
+from paceline.analysis.claims.headlines import ledger
+from paceline.analysis.claims.results import ClaimResult
 from paceline.analysis.compare import compare_points
-from paceline.analysis.headlines import ledger
 from paceline.analysis.points import points_of
 from paceline.base.errors import UserError
 from paceline.cli import application

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from test_site import Page, failed, record, render, run_line
 
-from paceline.analysis.claims import ClaimResult
+from paceline.analysis.claims.results import ClaimResult
 from paceline.base.families.contracts import contract_id
 from paceline.base.families.family import family_names, load_family
 from paceline.records.store.folder import RunRecord

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from paceline.analysis.claim_verdicts import REFUTED
-from paceline.analysis.claims import ClaimResult, evaluate
+from paceline.analysis.claims.results import ClaimResult, evaluate
+from paceline.analysis.claims.verdicts import REFUTED
 from paceline.analysis.points import WRONG
 from paceline.analysis.runs import RunComparison, compare_runs, incomparable
 from paceline.base.errors import (

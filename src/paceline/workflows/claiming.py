@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from paceline.analysis.claim_costs import Cost
-from paceline.analysis.claim_matrix import Matrix
-from paceline.analysis.claim_points import Premised
-from paceline.analysis.claim_power import Power
-from paceline.analysis.claim_verdicts import CONFORMANCE, NullFound
-from paceline.analysis.claims import ClaimResult, evaluate, with_own_suites
-from paceline.analysis.headlines import PAPER_VERDICTS, HeadlineResult, LedgerRow, ledger
+from paceline.analysis.claims.costs import Cost
+from paceline.analysis.claims.headlines import PAPER_VERDICTS, HeadlineResult, LedgerRow, ledger
+from paceline.analysis.claims.matrix import Matrix
+from paceline.analysis.claims.points import Premised
+from paceline.analysis.claims.power import Power
+from paceline.analysis.claims.results import ClaimResult, evaluate, with_own_suites
+from paceline.analysis.claims.verdicts import CONFORMANCE, NullFound
 from paceline.base.errors import UserError, expected_one_of
 from paceline.records.origin.provenance import suite_facts
 from paceline.spec import content

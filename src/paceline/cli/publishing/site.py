@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from paceline.analysis.claims import evaluate, with_own_suites
-from paceline.analysis.headlines import ledger
+from paceline.analysis.claims.headlines import ledger
+from paceline.analysis.claims.results import evaluate, with_own_suites
 from paceline.base.collection import without_collection
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError

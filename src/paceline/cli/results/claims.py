@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from paceline.analysis.claim_verdicts import REFUTED
-from paceline.analysis.claims import ClaimResult
-from paceline.analysis.headlines import LedgerRow, conforming
+from paceline.analysis.claims.headlines import LedgerRow, conforming
+from paceline.analysis.claims.results import ClaimResult
+from paceline.analysis.claims.verdicts import REFUTED
 from paceline.base.errors import EXIT_OK, EXIT_REGRESSION
 from paceline.cli.options import json_option, print_json, results_option, warn, wide_option
 from paceline.report.claims.headlines import null_text

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from paceline.analysis.claims import ClaimResult
+from paceline.analysis.claims.results import ClaimResult
 from paceline.analysis.compare import Comparison
 from paceline.analysis.points import Point
 from paceline.base.techniques.technique import TechniqueSource

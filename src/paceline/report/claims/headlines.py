@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from paceline.analysis.claim_verdicts import CONFORMANCE
-from paceline.analysis.claims import ClaimResult
-from paceline.analysis.headlines import HeadlineResult
+from paceline.analysis.claims.headlines import HeadlineResult
+from paceline.analysis.claims.results import ClaimResult
+from paceline.analysis.claims.verdicts import CONFORMANCE
 from paceline.report.claims.premises import SETTLES
 from paceline.report.claims.text import costs_text, found_text, sides
 from paceline.report.words.bounds import with_ends

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from paceline.analysis.claims import ClaimResult
-from paceline.analysis.headlines import LedgerRow, conforming
+from paceline.analysis.claims.headlines import LedgerRow, conforming
+from paceline.analysis.claims.results import ClaimResult
 from paceline.base.counting import number_of
 from paceline.report.claims.headlines import HEADLINE_HEADERS, headline_cells, null_text
 from paceline.report.claims.premises import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from paceline.analysis.claim_verdicts import beyond_no_effect
-from paceline.analysis.claims import ClaimResult
+from paceline.analysis.claims.results import ClaimResult
+from paceline.analysis.claims.verdicts import beyond_no_effect
 from paceline.base.counting import number_of
 
 LEAST_SHARE = 0.1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from paceline.analysis.claim_points import Premised
-from paceline.analysis.claims import UNMET, ClaimResult, Whose
+from paceline.analysis.claims.points import Premised
+from paceline.analysis.claims.results import UNMET, ClaimResult, Whose
 from paceline.base.counting import number_of
 from paceline.report.tables.results import format_param
 from paceline.report.words.bounds import with_ends, written

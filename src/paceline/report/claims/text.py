@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from paceline.analysis.claims import ClaimResult
+from paceline.analysis.claims.results import ClaimResult
 from paceline.base.counting import number_of
 from paceline.base.families.family import load_family
 from paceline.report.tables.results import format_param

@@ -25,7 +25,7 @@ from itertools import islice
 
 from markupsafe import Markup
 
-from paceline.analysis.claims import ClaimResult
+from paceline.analysis.claims.results import ClaimResult
 from paceline.analysis.compare import Comparison
 from paceline.analysis.points import Point, diagnostic
 from paceline.analysis.trend import Alert

@@ -6,7 +6,7 @@ from functools import partial
 
 from markupsafe import Markup
 
-from paceline.analysis.claims import ClaimResult
+from paceline.analysis.claims.results import ClaimResult
 from paceline.analysis.compare import Comparison
 from paceline.analysis.trend import Alert
 from paceline.base.counting import number_of

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from paceline.analysis.claims import ClaimResult
+from paceline.analysis.claims.headlines import PAPER_VERDICTS, LedgerRow
+from paceline.analysis.claims.results import ClaimResult
 from paceline.analysis.evidence import PointKey
-from paceline.analysis.headlines import PAPER_VERDICTS, LedgerRow
 from paceline.base.counting import number_of
 from paceline.records.format.record import STATUSES, Run
 from paceline.records.store.folder import RunRecord, status_counts

@@ -8,10 +8,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from paceline.analysis.claims import ClaimResult
+from paceline.analysis.claims.headlines import LedgerRow
+from paceline.analysis.claims.results import ClaimResult
 from paceline.analysis.compare import Comparison, compare_points
 from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey, point_key
-from paceline.analysis.headlines import LedgerRow
 from paceline.analysis.points import Point
 from paceline.base.techniques.technique import TechniqueSource
 from paceline.records.origin.ancestry import IsAncestor, unknown

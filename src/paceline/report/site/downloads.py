@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from paceline.analysis.claims import ClaimResult
+from paceline.analysis.claims.results import ClaimResult
 from paceline.analysis.compare import Comparison
 from paceline.analysis.points import Point
 from paceline.report.boards.page import estimate

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from paceline.analysis.headlines import LedgerRow
+from paceline.analysis.claims.headlines import LedgerRow
 from paceline.base.counting import number_of
 from paceline.base.families.family import family_names, load_family
 from paceline.report.boards.choosing import offers

@@ -1,7 +1,7 @@
 """Premises of claims: what must hold in a run for its numbers to speak about what is claimed.
 
 A premise is a number of the same run beside a bound. Where it is not met, a claim is not testable there, whatever was
-found. ``paceline.analysis.premises`` computes them.
+found. ``paceline.analysis.claims.premises`` computes them.
 """
 
 from __future__ import annotations

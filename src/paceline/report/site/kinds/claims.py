@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from paceline.analysis.headlines import conforming
+from paceline.analysis.claims.headlines import conforming
 from paceline.report.html import verdict_class
 from paceline.report.runs import page as runs
 from paceline.report.site.data import File, PageKind, Site

@@ -2,8 +2,8 @@
 
 A verdict needs the whole interval on one side of the expectation, and every premise of the claim met in the same run.
 Everything else says what it is: partly (the direction holds, the size does not), not reproduced, not testable here
-(which premise is not met), inconclusive, or not run with what it would need. ``paceline.analysis.reproductions`` says
-what a verdict is worth, ``paceline.analysis.headlines`` what follows for the paper.
+(which premise is not met), inconclusive, or not run with what it would need. ``reproductions`` says what a verdict is
+worth, ``headlines`` what follows for the paper.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from paceline.analysis.claim_costs import Cost, costs_of
-from paceline.analysis.claim_matrix import Matrix, matrix_of
-from paceline.analysis.claim_points import Found, Measured, Premised, Sides, measured_in, places_of
-from paceline.analysis.claim_power import Power, power_of
-from paceline.analysis.claim_verdicts import (
+from paceline.analysis.claims.costs import Cost, costs_of
+from paceline.analysis.claims.matrix import Matrix, matrix_of
+from paceline.analysis.claims.points import Found, Measured, Premised, Sides, measured_in, places_of
+from paceline.analysis.claims.power import Power, power_of
+from paceline.analysis.claims.premises import Checker
+from paceline.analysis.claims.reproductions import is_reproduction, judged, null_found
+from paceline.analysis.claims.verdicts import (
     REFUTED,
     UNTESTABLE,
     ClaimVerdictName,
@@ -29,8 +31,6 @@ from paceline.analysis.claim_verdicts import (
 )
 from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey
 from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point, compared, grade_of
-from paceline.analysis.premises import Checker
-from paceline.analysis.reproductions import is_reproduction, judged, null_found
 from paceline.base.counting import number_of
 from paceline.base.families.family import Family, family_names, load_family
 from paceline.records.store.folder import RunRecord

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paceline.analysis.claim_points import Premised, Sides, found_at
-from paceline.analysis.claim_verdicts import decided, expectation_text
+from paceline.analysis.claims.points import Premised, Sides, found_at
+from paceline.analysis.claims.verdicts import decided, expectation_text
 from paceline.analysis.points import Point
 from paceline.base.families.family import Family
 from paceline.base.families.quantities import Quantity, Witness

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from paceline.analysis.claim_points import Found, Sides, measured_in
-from paceline.analysis.claim_verdicts import (
+from paceline.analysis.claims.points import Found, Sides, measured_in
+from paceline.analysis.claims.verdicts import (
     CONFORMANCE,
     SIZED,
     ClaimVerdictName,

@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paceline.analysis.claim_verdicts import NullFound
+from paceline.analysis.claims.verdicts import NullFound
 from paceline.base.counting import number_of
 from paceline.stats.estimates import Estimate
 from paceline.stats.verdicts import MANY_LAUNCHES, Kind, launches_to_find, minimum_detectable

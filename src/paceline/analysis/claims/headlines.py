@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from paceline.analysis.claim_verdicts import CONFORMANCE, UNTESTABLE, WORST_FIRST
-from paceline.analysis.claims import ClaimResult
+from paceline.analysis.claims.results import ClaimResult
+from paceline.analysis.claims.verdicts import CONFORMANCE, UNTESTABLE, WORST_FIRST
 from paceline.spec.ledger.papers import Headline, Paper
 from paceline.spec.ledger.premises import SettledBy
 

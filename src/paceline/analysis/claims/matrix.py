@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paceline.analysis.claim_points import Found, Premised, Sides, numbers_in, selected
-from paceline.analysis.claim_verdicts import ClaimVerdictName, decided
+from paceline.analysis.claims.points import Found, Premised, Sides, numbers_in, selected
+from paceline.analysis.claims.verdicts import ClaimVerdictName, decided
 from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point
 from paceline.base.families.family import Family
 from paceline.stats.estimates import Estimate

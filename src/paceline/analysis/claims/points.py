@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paceline.analysis.claim_verdicts import NullFound
+from paceline.analysis.claims.verdicts import NullFound
 from paceline.analysis.evidence import (
     OFF_BOARD_REASONS,
     PointKey,

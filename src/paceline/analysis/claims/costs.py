@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.analysis.claim_points import Found, Sides
+from paceline.analysis.claims.points import Found, Sides
 from paceline.analysis.evidence import point_key
 from paceline.analysis.points import Point, compared, diagnostic
 from paceline.base.families.family import Family

@@ -1,0 +1,1 @@
+"""Claims of papers, judged by records: the verdict, where it holds, what it costs, whether its design could tell."""
