@@ -84,21 +84,11 @@ def load(module: str, name: str, family: str, job: Path, guard: Guard, *, any_so
         path = _source(module, job) if any_source else allowed_source(module, job)
         _require_packages(path, module, name)
         _import_libraries(path)
-        with guard.watch():
-            if module not in sys.modules:
-                _import(module, path)
-        guard.check_operators()
+        _import_once(module, path, guard)
     except CaseError as refusal:
         return Loaded(info=None, factory=None, refusal=refusal)
-    except ContractBreachError as breach:
-        return Loaded(info=None, factory=None, refusal=CaseError("refused", f"while imported: {breach}"))
     except Exception as error:
-        failure = CaseError(
-            "crashed",
-            f"cannot be imported: {type(error).__name__}: {error}",
-            traceback.format_exc(limit=8),
-        )
-        return Loaded(info=None, factory=None, refusal=failure)
+        return Loaded(info=None, factory=None, refusal=_not_imported(error))
     found = REGISTRY.get((family, name))
     if found is None:
         return Loaded(
@@ -107,6 +97,37 @@ def load(module: str, name: str, family: str, job: Path, guard: Guard, *, any_so
             refusal=CaseError("crashed", f"the module {module} did not register '{name}'"),
         )
     return Loaded(info=found[0], factory=found[1])
+
+
+_failed: dict[tuple[str, Path], CaseError] = {}
+"""Module and file → why its import failed."""
+
+
+def _import_once(module: str, path: Path, guard: Guard) -> None:
+    """Import a technique's module inside the fences; of a file of several, the first failure is that of them all.
+
+    Raises:
+        CaseError: It cannot be imported, or does while it is imported what a technique may not.
+    """
+    if (earlier := _failed.get((module, path))) is not None:
+        raise earlier  # half a module may have registered some of its techniques
+    try:
+        with guard.watch():
+            if module not in sys.modules:
+                _import(module, path)
+        guard.check_operators()
+    except ContractBreachError as breach:
+        _failed[module, path] = CaseError("refused", f"while imported: {breach}")
+        raise _failed[module, path] from breach
+    except Exception as error:
+        _failed[module, path] = _not_imported(error)
+        raise _failed[module, path] from error
+
+
+def _not_imported(error: Exception) -> CaseError:
+    """Call it where the error is handled, whose traceback the record keeps."""
+    reason = f"cannot be imported: {type(error).__name__}: {error}"
+    return CaseError("crashed", reason, traceback.format_exc(limit=8))
 
 
 def _require_packages(path: Path, module: str, name: str) -> None:
