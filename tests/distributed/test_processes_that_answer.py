@@ -38,7 +38,7 @@ print(json.dumps({
 RANK = """
 import json, os, sys
 from paceline.families.serving.core import early
-from paceline.worker import process
+from paceline.worker.processes import process
 if sys.argv[1] == "forked":
     import numpy, torch
 log = open(os.path.join(os.environ["PYTHONPATH"], "rank.log"), "w")

@@ -38,7 +38,7 @@ def problems(tmp_path: Path, *lines: str) -> list[str]:
         ("from paceline.families.serving.ops.serve.figures import figures",),
         ("from paceline.families.training import api", "api.replica.Replica"),
         ("import paceline.families.training.core.data.corpus as c", "c.load('markov')"),
-        ("from paceline.worker import session",),
+        ("from paceline.worker.ranks import session",),
         ("import torch as t", "t.distributed.barrier()"),
         ("from scipy import io",),
         ("import scipy",),
