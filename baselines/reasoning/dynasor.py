@@ -85,8 +85,6 @@ class _Thought:
             "agreeing": {
                 "here": 2,
                 "authors": "2 to 8, by effort, cot.py",
-                "official": 2,
-                "source": "github.com/hao-ai-lab/Dynasor: dynasor/core/cot.py, of the efforts high and crazy",
             },
             "least_votes": {"here": 3, "authors": "not public"},
             "threshold": {"here": 0.7, "authors": "not public"},

@@ -92,9 +92,6 @@ NUMBER_BYTES = 4
             "sync_every": {
                 "here": 20,
                 "authors": "set by the user; 1 by default, README-EDiT.md",
-                "official": 1,
-                "source": "github.com/intelligent-machine-learning/atorch: docs/README-EDiT.md",
-                "differs": "rounds of 20 steps, as in this family; theirs is set by the user",
             },
             "outer_rate": {"here": 0.7, "authors": "set by the user"},
             "outer_momentum": {"here": 0.9, "authors": "set by the user"},

@@ -86,8 +86,6 @@ def order(number: int, nodes: Sequence[int]) -> list[int]:
             "ping": {
                 "here": 5.0,
                 "authors": "5 seconds (ping_timeout)",
-                "official": 5.0,
-                "source": "github.com/devos50/decentralized-learning: accdfl/core/session_settings.py",
             },
             "patience": {
                 "here": 40.0,

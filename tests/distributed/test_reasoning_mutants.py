@@ -30,7 +30,7 @@ EXPECTED = {
     "asks-by-another-name": ("refused", r"imports paceline\.families\.reasoning"),
     "compares-by-itself": ("refused", r"imports paceline\.families\.reasoning\.core\.pairs"),
     "agrees-with-all": ("refused", r"the answer is Agreeable, and not text"),
-    "grades-itself": ("refused", r"imports paceline\.families\.reasoning\.core\.answer_text"),
+    "grades-itself": ("refused", r"imports paceline\.families\.reasoning\.core\.answers\.text"),
     "reads-the-environment": ("refused", r"opened '/proc/self/environ'"),
     "remembers-questions": ("incorrect", r"on the same traces it (asks|answers) otherwise"),
     "honest-at-first": ("incorrect", r"on the same traces it (asks|answers) otherwise"),

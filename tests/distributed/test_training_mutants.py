@@ -67,10 +67,10 @@ EXPECTED = {
     # the second puts it back within the step, and the harness looks inside some steps, few of which can be foretold
     **dict.fromkeys(
         ("stops-a-clock", "stops-a-clock-for-a-step"),
-        ("refused", r"it replaced paceline\.families\.training\.core\.training_loop\._clock_ns"),
+        ("refused", r"it replaced paceline\.families\.training\.core\.loop\.training\._clock_ns"),
     ),
     "goes-around": ("refused", r"imports torch\.distributed"),
-    "reads-the-corpus": ("refused", r"imports paceline\.families\.training\.core\.corpus"),
+    "reads-the-corpus": ("refused", r"imports paceline\.families\.training\.core\.data\.corpus"),
     **dict.fromkeys(
         (
             "forgets-its-state",

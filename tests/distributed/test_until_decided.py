@@ -64,7 +64,7 @@ def run(*arguments: object) -> str:
     return output
 
 
-VICTIMS = {"fork server": r"(?!.* paceline:).*paceline\.worker\.preloaded", "rank": r".* paceline:\d"}
+VICTIMS = {"fork server": r"(?!.* paceline:).*paceline\.worker\.ranks\.preloaded", "rank": r".* paceline:\d"}
 """Who is killed → what its line of the machine's processes looks like."""
 
 

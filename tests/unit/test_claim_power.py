@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import record_factory as factory
 from scipy.stats import nct, t
@@ -44,7 +45,9 @@ def test_a_design_that_could_not_tell_says_so_and_how_many_launches_would() -> N
     assert claim.worst.high == pytest.approx(0.001 + HALF_WIDTH)
     assert claim.power.resolves == pytest.approx(HALF_WIDTH * (1 + t.ppf(0.8, 4) / t.ppf(0.975, 4)))
     assert claim.reason is not None
-    told = "this design could not tell: it resolves 0.0091, the claim needs 0.005; 12 launches would, these are 5"
+    told = (
+        "this design could not tell: it finds 0.0091, the claim needs 0.005; 12 launches would, these are 5"
+    )
     assert told in claim.reason
     power = claim_facts(claim)["power"]
     assert (power["tells"], power["needs"], power["launches"], power["launches_needed"]) == (
@@ -109,9 +112,12 @@ def test_the_launches_that_resolve_an_effect_are_those_of_its_formula() -> None:
     assert launches_to_find(made, 1e-9, "ratio") is None
 
 
-def test_ratios_are_told_in_per_cent_and_many_launches_as_many() -> None:
+def test_ratios_are_told_as_factors_and_many_launches_as_many() -> None:
     power = Power(resolves=1.2, needs=0.05, kind="ratio", launches=5, launches_needed=None)
-    assert power.text == "resolves 120 %, the claim needs 5 %; more than 1000 launches would, these are 5"
+    assert (
+        power.text
+        == "finds a factor of 2.2, the claim needs 1.05; more than 1000 launches would, these are 5"
+    )
     assert power.remark(decided=False) == f"this design could not tell: it {power.text}"
 
 
@@ -120,6 +126,43 @@ def test_what_was_refuted_without_power_says_that_it_was_decided_all_the_same() 
     assert claim.verdict == "does not conform"
     assert claim.reason is not None and "could not tell" not in claim.reason
     assert claim.reason.endswith(
-        "this design resolves 0.0091, the claim needs 0.005; 12 launches would, these are 5; "
+        "this design finds 0.0091, the claim needs 0.005; 12 launches would, these are 5; "
         "the whole interval lies beyond what was asked all the same"
     )
+
+
+@pytest.mark.parametrize("count", [5, 20])
+def test_a_band_of_that_width_holds_the_whole_interval_in_four_of_five_runs(count: int) -> None:
+    made = Estimate(value=0.0, low=-1.0, high=1.0, method="t", num_launches=count, spread=1.0)
+    half, effect = (minimum_detectable(made, "difference", band=band) for band in (True, False))
+    assert half is not None and effect is not None
+    draws = np.random.default_rng(7).standard_normal((20_000, count))
+    middle = draws.mean(1)
+    reach = t.ppf(0.975, count - 1) * draws.std(1, ddof=1) / math.sqrt(count)
+
+    def inside(width: float) -> float:
+        return float(np.mean((middle - reach >= -width) & (middle + reach <= width)))
+
+    assert 0.78 < inside(half) < 0.86
+    assert inside(effect) < 0.7, "the width of a bound on one side"
+    wanted = launches_to_find(made, half * 1.0001, "difference", band=True)
+    assert wanted == count
+
+
+def test_a_claim_between_two_bounds_is_held_to_the_band() -> None:
+    run = factory.make_run(suites=[facts()])
+    lines = factory.launches(run, "native", [1.0] * 5, params={"size_bytes": 1024})
+    lines += factory.launches(run, "ring", [0.9, 1.1, 1.0, 0.95, 1.05], params={"size_bytes": 1024})
+    latency = {"metric": "latency", "technique": "ring", "versus": "native"}
+    found = factory.in_memory(run, lines)
+    one, band, both = (
+        result(found, {"measure": latency, "expect": expect}).power
+        for expect in (
+            {"ratio_at_most": 1.2},
+            {"equal_within": 0.2},
+            {"ratio_at_least": 0.8, "ratio_at_most": 1.25},
+        )
+    )
+    assert one is not None and band is not None and both is not None
+    assert band.resolves == both.resolves > one.resolves
+    assert (band.needs, both.needs) == (0.2, pytest.approx(0.25))

@@ -51,17 +51,22 @@ def test_each_technique_of_a_file_that_fails_while_it_is_imported_says_why(
     order: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = f"user:half_{order[0][5:]}"
-    (tmp_path / "user").mkdir()
-    (tmp_path / "user" / f"{module[5:]}.py").write_text(FILE.lstrip())
+    jobs = [tmp_path / "one", tmp_path / "two"]
+    for job in jobs:
+        (job / "user").mkdir(parents=True)
+        (job / "user" / f"{module[5:]}.py").write_text(FILE.lstrip())
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     guard = cast("Guard", NoFences())
     try:
-        refusals = [load(module, name, "collectives", tmp_path, guard, any_source=True) for name in order]
+        # a second job of the same process, as the debug driver has them
+        refusals = [
+            load(module, name, "collectives", job, guard, any_source=True) for job in jobs for name in order
+        ]
     finally:
         sys.modules.pop(module, None)
         for name in order:
             REGISTRY.pop(("collectives", name), None)
-    assert [r.factory for r in refusals] == [None, None]
+    assert [r.factory for r in refusals] == [None] * 4
     for refused in refusals:
         assert refused.refusal is not None
         assert refused.refusal.status == "crashed"

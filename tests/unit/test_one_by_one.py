@@ -11,10 +11,11 @@ from click.testing import CliRunner
 
 from paceline.base.errors import UserError
 from paceline.cli import application
+from paceline.cli.measuring import run as command
 from paceline.drivers.execute import Recorder
 from paceline.drivers.measure import make_facts
 from paceline.drivers.progress import RunProgress
-from paceline.records.store.folder import read_record, sealed_paths
+from paceline.records.store.folder import RunRecord, read_record, sealed_paths
 from paceline.spec import content
 from paceline.spec.plans.plan import Plan, Selection, make_plan
 from paceline.spec.profiles.profile import load_runner
@@ -180,3 +181,36 @@ def test_the_bar_stands_aside_while_something_is_printed(files: list[Path]) -> N
         calls.append("printed")
         raise ValueError("in between")
     assert calls == ["nothing drawn", "stop", "printed", "start"]
+
+
+def test_an_end_that_is_told_twice_is_shown_once_as_after_an_interruption(
+    files: list[Path], tmp_path: Path
+) -> None:
+    plan = planned(files, one_by_one=NAMES)
+    recorder = _recorder(plan, tmp_path)
+    shown = []
+    events = _events(plan)
+    for event in [*events, *(e for e in events if e["event"] == "suite_complete")]:
+        recorder.take(event)
+        shown.append(recorder.ended_suite(event))
+    recorder.abandon()
+    assert [found[0] for found in shown if found is not None] == list(NAMES)
+
+
+def test_a_table_that_cannot_be_shown_costs_no_measurement_and_is_shown_at_the_end(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = command.say_tables
+
+    def broken(record: RunRecord, *, only: str | None = None, **options: Any) -> None:
+        if only == NAMES[0]:
+            raise BrokenPipeError
+        whole(record, only=only, **options)
+
+    monkeypatch.setattr(command, "say_tables", broken)
+    titles = [
+        line.split(" · ")[0]
+        for line in run(files, tmp_path / "store", "--one-by-one").splitlines()
+        if " · fake" in line
+    ]
+    assert titles == [NAMES[1], NAMES[0]]

@@ -6,7 +6,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -79,6 +79,8 @@ class Recorder:
         self._facts = facts
         self._resume = resume
         self._waiting: list[Mapping[str, Any]] = []
+        self._ended: set[str] = set()
+        """Suites whose end was told."""
         self.writer: RecordWriter | None = None
         self.collector = Collector(plan, facts["run_id"])
 
@@ -136,13 +138,20 @@ class Recorder:
             self.writer.abandon()
 
     def ended_suite(self, event: Mapping[str, Any]) -> tuple[str, Path] | None:
-        """Return the suite whose end an event tells, and the record so far; None where results of it are missing."""
-        if event.get("event") != "suite_complete" or self.writer is None:
+        """Return the suite whose end an event tells, and the record so far.
+
+        None where results of it are missing, or where it was told before: by another share, or by the launcher of an
+        attempt that was interrupted.
+        """
+        if event.get("event") != "suite_complete" or self.writer is None or event.get("suite") in self._ended:
             return None
         blocks = [b for b in self._plan.blocks if b["suite"] == event.get("suite")]
         done = sum(block in {b["block"] for b in blocks} for _, block, _ in self.collector.done)
         complete = blocks and done == expected_results(blocks, self.collector.stopped)
-        return (blocks[0]["suite"], self.writer.partial) if complete else None
+        if not complete:
+            return None
+        self._ended.add(blocks[0]["suite"])
+        return blocks[0]["suite"], self.writer.partial
 
     @property
     def num_missing(self) -> int:
@@ -204,7 +213,10 @@ def execute(
             recorder.take(event)
             on_event(event)
             if (complete := recorder.ended_suite(event)) is not None:
-                on_suite(*complete)
+                with suppress(
+                    Exception
+                ):  # what cannot be shown now costs no measurement: the record is there
+                    on_suite(*complete)
 
     with _interruptible() as interrupted:
         execution = driver.start(job)

@@ -100,37 +100,47 @@ def _inside(estimate: Estimate, margin: float, kind: str) -> bool:
     return estimate.low >= -margin and estimate.high <= margin
 
 
-def minimum_detectable(estimate: Estimate, kind: Kind) -> float | None:
+def minimum_detectable(estimate: Estimate, kind: Kind, *, band: bool = False) -> float | None:
     """Return the effect that these launches find in 80 % of runs: relative for ratios, absolute for differences.
 
     With spread s over n paired launches (t₀.₉₇₅ + t₀.₈)·s/√n, both of n − 1 degrees of freedom; None without a spread.
+
+    Args:
+        estimate: Of the launches.
+        kind: What the estimate is.
+        band: Return half of the narrowest band in which the whole interval lies in 80 % of runs if the truth is its
+            middle: t₀.₉ for t₀.₈, since either end may leave it.
     """
     count, spread = estimate.num_launches, estimate.spread
     if spread is None or count < 2 or spread == 0:
         return None
     # The first excludes no change, the second makes that happen in 80 % of runs.
-    quantiles = _t_quantile(count - 1, 0.5 + estimate.confidence / 2) + _t_quantile(count - 1, POWER)
-    effect = quantiles * spread / math.sqrt(count)
+    effect = _quantiles(count, estimate.confidence, band) * spread / math.sqrt(count)
     if kind == "difference":
         return effect
     # a spread of hundreds, of numbers that are no times, finds nothing that a float could name
     return math.expm1(effect) if effect < MOST_EFFECT else None
 
 
-def launches_to_find(estimate: Estimate, effect: float, kind: Kind) -> int | None:
+def _quantiles(count: int, confidence: float, band: bool) -> float:
+    power = (1 + POWER) / 2 if band else POWER
+    return _t_quantile(count - 1, 0.5 + confidence / 2) + _t_quantile(count - 1, power)
+
+
+def launches_to_find(estimate: Estimate, effect: float, kind: Kind, *, band: bool = False) -> int | None:
     """Return how many launches of an estimate's spread find an effect in 80 % of runs; None for too many, or no spread.
 
     Args:
         estimate: Its spread stands for that of all launches; its number of them does not matter.
         effect: Relative for ratios, absolute for differences.
         kind: What the estimate is.
+        band: Whether the effect is half of a band in which the whole interval has to lie.
     """
     size = math.log1p(effect) if kind == "ratio" else effect
     if estimate.spread is None or size <= 0:
         return None
     for count in range(2, MANY_LAUNCHES + 1):
-        quantiles = _t_quantile(count - 1, 0.5 + estimate.confidence / 2) + _t_quantile(count - 1, POWER)
-        if quantiles * estimate.spread / math.sqrt(count) <= size:
+        if _quantiles(count, estimate.confidence, band) * estimate.spread / math.sqrt(count) <= size:
             return count
     return None
 

@@ -3,7 +3,8 @@
 The spread of the launches that decided gives the effect that as many launches find with 80 % power at a level of 5 %:
 (t₀.₉₇₅ + t₀.₈)·s/√n, both of n − 1 degrees of freedom (the minimum detectable effect of Bloom, Evaluation Review 19(5),
 1995), of the spread s of n paired launches; of a run with several looks the first quantile is that of its stricter
-level. Nothing of it depends on what was found, but for the spread.
+level. Where the interval has to lie between two bounds either end may leave them, and t₀.₉ stands for t₀.₈. Nothing of
+it depends on what was found, but for the spread.
 
 What the claim needs is the distance from its bound to where nothing of the technique is: no effect; the arm without the
 mechanism where the claim is about a value; half of the band where it has two bounds. A bound that is no effect itself
@@ -49,7 +50,9 @@ class Power:
     @property
     def text(self) -> str:
         """Both, and how many launches it takes where these do not tell."""
-        told = f"resolves {_size(self.resolves, self.kind)}, the claim needs {_size(self.needs, self.kind)}"
+        a_factor = "a factor of " if self.kind == "ratio" else ""
+        resolved, needed = _size(self.resolves, self.kind), _size(self.needs, self.kind)
+        told = f"finds {a_factor}{resolved}, the claim needs {needed}"
         if self.tells:
             return told
         enough = number_of(self.launches_needed or MANY_LAUNCHES, "launch")
@@ -70,10 +73,10 @@ class Power:
 
 
 def _size(effect: float, kind: Kind) -> str:
-    """Write an effect: of ratios in per cent."""
-    value = 100 * effect if kind == "ratio" else effect
-    text = f"{value:.0f}" if value >= MANY else f"{value:.2g}"
-    return f"{text} %" if kind == "ratio" else text
+    """Write an effect: of ratios as a factor, which is the same in both directions."""
+    if kind == "difference":
+        return f"{effect:.2g}"
+    return f"{1 + effect:.0f}" if effect >= MANY else f"{1 + effect:.{2 if effect >= 1 else 3}g}"
 
 
 def power_of(
@@ -88,7 +91,8 @@ def power_of(
         null: What the arm without the mechanism came to.
     """
     kind = _kind(expect, estimate)
-    resolves, needs = minimum_detectable(estimate, kind), _needed(expect, kind, margin, null)
+    band = len(expect) > 1 or "equal_within" in expect
+    resolves, needs = minimum_detectable(estimate, kind, band=band), _needed(expect, kind, margin, null)
     if resolves is None or needs is None or not needs > 0:
         return None
     return Power(
@@ -96,7 +100,7 @@ def power_of(
         needs=needs,
         kind=kind,
         launches=estimate.num_launches,
-        launches_needed=launches_to_find(estimate, needs, kind),
+        launches_needed=launches_to_find(estimate, needs, kind, band=band),
     )
 
 

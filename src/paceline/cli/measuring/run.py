@@ -236,8 +236,8 @@ def run(
 
     def tell(suite: str, record: Path) -> None:
         if not as_json:
-            told.append(suite)
             say_tables(read_record(record), wide=wide, only=suite)
+            told.append(suite)  # one that could not be shown is shown at the end
 
     outcome = perform(
         prepared,

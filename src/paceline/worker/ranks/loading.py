@@ -99,8 +99,8 @@ def load(module: str, name: str, family: str, job: Path, guard: Guard, *, any_so
     return Loaded(info=found[0], factory=found[1])
 
 
-_failed: dict[tuple[str, Path], CaseError] = {}
-"""Module and file → why its import failed."""
+_failed: dict[tuple[str, Path], tuple[str, str, str | None]] = {}
+"""Module and file → status, reason and traceback of its import."""
 
 
 def _import_once(module: str, path: Path, guard: Guard) -> None:
@@ -110,18 +110,19 @@ def _import_once(module: str, path: Path, guard: Guard) -> None:
         CaseError: It cannot be imported, or does while it is imported what a technique may not.
     """
     if (earlier := _failed.get((module, path))) is not None:
-        raise earlier  # half a module may have registered some of its techniques
+        raise CaseError(*earlier)  # half a module may have registered some of its techniques
     try:
         with guard.watch():
             if module not in sys.modules:
                 _import(module, path)
         guard.check_operators()
-    except ContractBreachError as breach:
-        _failed[module, path] = CaseError("refused", f"while imported: {breach}")
-        raise _failed[module, path] from breach
     except Exception as error:
-        _failed[module, path] = _not_imported(error)
-        raise _failed[module, path] from error
+        found = _not_imported(error)
+        if isinstance(error, ContractBreachError):
+            found = CaseError("refused", f"while imported: {error}")
+        _failed[module, path] = found.status, found.reason, found.detail
+        sys.modules.pop(module, None)
+        raise found from error
 
 
 def _not_imported(error: Exception) -> CaseError:
