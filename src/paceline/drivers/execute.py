@@ -213,9 +213,7 @@ def execute(
             recorder.take(event)
             on_event(event)
             if (complete := recorder.ended_suite(event)) is not None:
-                with suppress(
-                    Exception
-                ):  # what cannot be shown now costs no measurement: the record is there
+                with suppress(Exception):  # what cannot be shown now costs no measurement
                     on_suite(*complete)
 
     with _interruptible() as interrupted:
@@ -247,16 +245,21 @@ def execute(
             check_writable(results, run_id=facts["run_id"])
             recorder.note("interrupted", {"missing": recorder.num_missing, "exit_code": code})
             recorder.abandon()
-            words = last_words(outcome.log)
-            raise InfrastructureError(
-                f"the launcher {how_ended(int(code or 0))}{f': {words}' if words else ''}; "
-                f"{number_of(recorder.num_missing, 'result is', 'results are')} missing\n"
-                f"{redact_source(outcome.log.strip())}\n"
-                f"  fix: {resume_command(facts['run_id'], results)}"
-            )
+            raise _ended_early(int(code or 0), outcome, results)
         outcome.path = recorder.finish(job)
     tidy(job)
     return outcome
+
+
+def _ended_early(code: int, outcome: Outcome, results: Path) -> InfrastructureError:
+    """Return what to raise where a launcher ended before its results were there."""
+    words = last_words(outcome.log)
+    return InfrastructureError(
+        f"the launcher {how_ended(code)}{f': {words}' if words else ''}; "
+        f"{number_of(outcome.num_missing, 'result is', 'results are')} missing\n"
+        f"{redact_source(outcome.log.strip())}\n"
+        f"  fix: {resume_command(outcome.run_id, results)}"
+    )
 
 
 def tidy(job: Path) -> None:
