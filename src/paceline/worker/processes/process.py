@@ -58,9 +58,14 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies, so that no rank outlives its launcher."""
-    parent = os.getppid()
+def die_with_parent(parent: int | None = None) -> None:
+    """Ask the kernel to kill this process when its parent dies, so that no rank outlives its launcher.
+
+    Args:
+        parent: Number of the process that has to be the parent; None: whichever is. One that died before this call is
+            found by it alone.
+    """
+    parent = os.getppid() if parent is None else parent
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+PRELOADED = "paceline.worker.ranks.preloaded"
+"""What the fork server has imported."""
 FAILED_EXIT_CODE = 1
 """Exit code of a rank that failed outside of any block."""
 TOGETHER_S = 1.0
@@ -31,6 +33,8 @@ def forked(arguments: list[str], environment: Mapping[str, str]) -> None:
     """
     from paceline.worker.processes import process  # noqa: PLC0415 - before torch
 
+    # at once, and by its number: a server that was killed since the fork is nobody's parent any more
+    process.die_with_parent(getattr(sys.modules.get(PRELOADED), "SERVER", None))
     os.environ.update(environment)
     process.let_fork_server_end()
     process.seed_generators()

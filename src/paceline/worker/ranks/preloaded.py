@@ -17,6 +17,9 @@ import torch.distributed  # noqa: F401
 import paceline.worker.ranks.rank  # noqa: F401
 from paceline.worker.processes.fork_server import FOLDER_VARIABLE, MEASURING_VARIABLE
 
+SERVER = os.getpid()
+"""The fork server, whose death ends its ranks."""
+
 for _name in filter(None, os.environ.pop(MEASURING_VARIABLE, "").split(",")):
     with suppress(Exception):  # a rank that needs it tries again, and tells what is wrong
         importlib.import_module(_name)

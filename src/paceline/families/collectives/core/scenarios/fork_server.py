@@ -38,6 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     parts.prepare()
     # A process can be waited for once only, and its number may then be given to another: answers come from here.
     ended: dict[int, int] = {}
+    server = os.getpid()
     while True:
         try:
             message, descriptors = channel.receive()
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         if message["do"] == "start":
             pid = os.fork()
             if pid == 0:
-                _become(parts.play, str(message["log"]), descriptors, channel)
+                _become(parts.play, str(message["log"]), descriptors, channel, server)
             close_all(descriptors)
             channel.send({"pid": pid})
             continue
@@ -56,11 +57,11 @@ def main(arguments: Sequence[str]) -> int:
         channel.send({"status": ended[pid]})
 
 
-def _become(play: Play, log: str, descriptors: Sequence[int], channel: Channel) -> None:
+def _become(play: Play, log: str, descriptors: Sequence[int], channel: Channel, server: int) -> None:
     """Turn this fork into a peer; never returns."""
     code = 1
     try:
-        process.die_with_parent()
+        process.die_with_parent(server)
         process.seed_generators()
         # The peer must not hold the server's end open, or the rank would never learn that the server has died.
         channel.close()

@@ -35,6 +35,7 @@ def main(arguments: list[str]) -> int:
     channel = Channel(socket.socket(fileno=int(arguments[0])))
     from paceline.families.kernels.core.timing_process import server  # noqa: PLC0415 - imports torch, once for all
 
+    own = os.getpid()
     while True:
         try:
             message, descriptors = channel.receive()
@@ -44,20 +45,22 @@ def main(arguments: list[str]) -> int:
             process.require_untouched_accelerators()
             pid = os.fork()
             if pid == 0:
-                _become(server.serve, message, descriptors, channel)
+                _become(server.serve, message, descriptors, channel, own)
             close_all(descriptors)
             channel.send({"pid": pid})
         else:
             channel.send({"status": _end(int(message["pid"]))})
 
 
-def _become(serve: Any, message: dict[str, Any], descriptors: list[int], channel: Channel) -> None:
+def _become(
+    serve: Any, message: dict[str, Any], descriptors: list[int], channel: Channel, parent: int
+) -> None:
     """Turn this fork into a timing process; never returns."""
     code = 1
     try:
         # A group of its own, which can be killed whole.
         os.setsid()
-        process.die_with_parent()
+        process.die_with_parent(parent)
         process.redirect_output(Path(message["log"]))
         channel.close()
         # A core file of a process with torch and its draws would fill the disk.
