@@ -14,6 +14,7 @@ NOBODY = 2**22 + 1
 CODE = "import sys; from paceline.worker.processes import process; process.die_with_parent({}); sys.exit(7)"
 
 
-@pytest.mark.parametrize(("parent", "code"), [("", 7), (os.getpid(), 7), (NOBODY, -signal.SIGKILL)])
-def test_a_process_whose_parent_is_another_than_it_has_to_be_ends(parent: int | str, code: int) -> None:
-    assert subprocess.run([sys.executable, "-c", CODE.format(parent)], check=False).returncode == code
+@pytest.mark.parametrize(("parent", "code"), [("whoever", 7), ("this", 7), ("nobody", -signal.SIGKILL)])
+def test_a_process_whose_parent_is_another_than_it_has_to_be_ends(parent: str, code: int) -> None:
+    number = {"whoever": "", "this": os.getpid(), "nobody": NOBODY}[parent]
+    assert subprocess.run([sys.executable, "-c", CODE.format(number)], check=False).returncode == code
