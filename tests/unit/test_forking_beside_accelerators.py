@@ -66,7 +66,8 @@ def test_an_exception_at_the_start_of_a_timing_process_is_in_its_log(tmp_path: P
         "class Closed:\n    def close(self): pass\n"
         "import socket\n"
         "ours, theirs = socket.socketpair()\n"
-        f"fork_server._become(serve, {{'log': {str(log)!r}, 'memory': None}}, [theirs.detach()], Closed())"
+        f"message = {{'log': {str(log)!r}, 'memory': None}}\n"
+        "fork_server._become(serve, message, [theirs.detach()], Closed(), os.getppid())"
     )
     ended = subprocess.run(
         [sys.executable, "-c", source], env={**os.environ}, capture_output=True, text=True, check=False
