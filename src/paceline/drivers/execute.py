@@ -146,7 +146,8 @@ class Recorder:
         if event.get("event") != "suite_complete" or self.writer is None or event.get("suite") in self._ended:
             return None
         blocks = [b for b in self._plan.blocks if b["suite"] == event.get("suite")]
-        done = sum(block in {b["block"] for b in blocks} for _, block, _ in self.collector.done)
+        names = {b["block"] for b in blocks}
+        done = sum(block in names for _, block, _ in self.collector.done)
         complete = blocks and done == expected_results(blocks, self.collector.stopped)
         if not complete:
             return None

@@ -8,7 +8,7 @@ measured in this way to its end before the next begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
 from paceline.worker.launches.stopping import Progress, Why
@@ -37,13 +37,13 @@ class Schedule:
         """Yield launch number, process group, and the blocks that take part in it."""
         order = self._plan.get("one_by_one")
         if not order:
-            yield from self._measured([block["block"] for block in self._plan["blocks"]])
+            yield from self._measured({block["block"] for block in self._plan["blocks"]})
             return
         for suite in order:
-            yield from self._measured([b["block"] for b in self._plan["blocks"] if b["suite"] == suite])
+            yield from self._measured({b["block"] for b in self._plan["blocks"] if b["suite"] == suite})
             self._emit("suite_complete", suite=suite)
 
-    def _measured(self, blocks: Collection[str]) -> Iterator[tuple[int, dict[str, Any], frozenset[str]]]:
+    def _measured(self, blocks: Set[str]) -> Iterator[tuple[int, dict[str, Any], frozenset[str]]]:
         """Yield the launches after which nothing of these blocks is left to be measured."""
         first: dict[str, int] = {}
         for block in self._plan["blocks"]:
@@ -54,7 +54,7 @@ class Schedule:
         while going := self._next_to_decide(blocks):
             yield from self._stage(going)
 
-    def _next_to_decide(self, blocks: Collection[str]) -> dict[str, int]:
+    def _next_to_decide(self, blocks: Set[str]) -> dict[str, int]:
         """Return those of the blocks that go on, each with the launches at its next look."""
         still = [name for name in self._progress.open if name in blocks]
         needed = {name: self._progress.turn(name, self._made[name]) for name in still}
