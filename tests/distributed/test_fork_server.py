@@ -247,7 +247,7 @@ def test_what_a_family_has_imported_once_is_there_in_every_rank_and_starts_no_th
     assert told_by_ranks(code, tmp_path) == 2 * [{**NOTHING, "dynamo": True}]
 
 
-BLOCK = {"family": "collectives", "params": {"op": "all_reduce"}}
+BLOCK = {"family": "collectives", "params": {"op": "all_reduce"}, "ranks": 2}
 MEASURES = "paceline.families.collectives.ops.all_reduce.run"
 
 

@@ -20,8 +20,9 @@ from paceline.records.store.folder import RunRecord
 from paceline.spec import content
 from paceline.spec.profiles.profile import load_runner
 from paceline.spec.suites.suite_file import load_suite
+from paceline.worker.case_error import RuleBreachError
 from paceline.worker.communication.ledger import FIRST_BY_ALL, RENDEZVOUS, SAME_ORDER
-from paceline.worker.communication.rules import RuleBreachError, RulesTransport
+from paceline.worker.communication.rules import RulesTransport
 from paceline.workflows.conformance import ConformanceResult, conformance, points_of
 
 RUNNER = "local-nccl-rules"

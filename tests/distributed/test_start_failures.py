@@ -25,8 +25,9 @@ from paceline.records.format.record_file import content_of
 from paceline.records.store.folder import RunRecord, load, read_record, record_paths
 from paceline.spec.suites.suite_file import load_suite
 from paceline.worker import inprocess
+from paceline.worker.communication.group_control import control_over
 from paceline.worker.communication.transport import ThreadHub, ThreadTransport
-from paceline.worker.ranks.session import CaseError, Control, Session
+from paceline.worker.ranks.session import CaseError, Session
 
 SUITE = """
 suite: collectives/starts
@@ -347,7 +348,7 @@ def test_what_one_rank_raises_between_two_stages_keeps_its_traceback() -> None:
     def make() -> None:
         raise LookupError("no ceiling is known")
 
-    session = SimpleNamespace(control=Control(ThreadTransport(ThreadHub(1), 0)))
+    session = SimpleNamespace(control=control_over(ThreadTransport(ThreadHub(1), 0)))
     with pytest.raises(CaseError) as found:
         Session.on_all_ranks(session, make)  # type: ignore[arg-type]
     assert found.value.reason == "LookupError: no ceiling is known"

@@ -20,8 +20,9 @@ from paceline.families.training.api import storage as storage_module
 from paceline.families.training.api.soundness import Flaw, Found
 from paceline.families.training.api.storage import Storage
 from paceline.families.training.ops.checkpoint import saving
+from paceline.worker.communication.group_control import control_over
 from paceline.worker.communication.transport import ThreadHub, ThreadTransport
-from paceline.worker.ranks.session import CaseError, Control
+from paceline.worker.ranks.session import CaseError
 
 RANKS = 2
 STEPS = (1, 2, 3)
@@ -182,7 +183,7 @@ def recover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tup
     monkeypatch.setattr(saving, "watch", lambda sandbox: nullcontext())
     setting: Any = SimpleNamespace(restoring=lambda folder: None)
     session: Any = SimpleNamespace(
-        rank=0, control=Control(ThreadTransport(ThreadHub(1), 0)), on_all_ranks=lambda make: make()
+        rank=0, control=control_over(ThreadTransport(ThreadHub(1), 0)), on_all_ranks=lambda make: make()
     )
     nothing: Any = None
     return lambda: saving.restored(session, nothing, nothing, setting, tmp_path)

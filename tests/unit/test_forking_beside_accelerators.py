@@ -13,7 +13,11 @@ from paceline.base.errors import InfrastructureError
 from paceline.families.kernels.core.timing_process import client
 from paceline.worker.processes import process
 
-FORKED_FROM = ("paceline.families.kernels.core.timing_process.server", "paceline.worker.ranks.rank")
+FORKED_FROM = (
+    "paceline.families.kernels.core.timing_process.server",
+    "paceline.worker.ranks.rank",
+    "paceline.worker.ranks.group",
+)
 ASKING = ("torch.utils.cpp_extension", "torch.utils.benchmark", "torch._inductor")
 """Modules that ask CUDA for its devices when they are imported."""
 

@@ -30,8 +30,9 @@ from paceline.families.training.core.proofs.repeatability import (
 )
 from paceline.families.training.core.proofs.serial import gradient_of
 from paceline.worker.communication.comm import Comm
+from paceline.worker.communication.group_control import control_over
 from paceline.worker.communication.transport import ThreadHub, ThreadTransport
-from paceline.worker.ranks.session import CaseError, Control
+from paceline.worker.ranks.session import CaseError
 
 RATE = 0.01
 JOIN_S = 120
@@ -109,7 +110,7 @@ def session_of(hub: ThreadHub, control: ThreadHub, rank: int, kind: Callable[...
     return SimpleNamespace(
         rank=rank,
         world_size=hub.world_size,
-        control=Control(ThreadTransport(control, rank)),
+        control=control_over(ThreadTransport(control, rank)),
         comm=lambda: Comm(transport),
         guard=SimpleNamespace(watch=watch),
         loaded=lambda case: SimpleNamespace(factory=kind, info=info),

@@ -1,4 +1,4 @@
-"""How a case ends without a number; free of torch."""
+"""How a case, or a whole group, ends without a number; free of torch."""
 
 from __future__ import annotations
 
@@ -17,3 +17,7 @@ class CaseError(Exception):
         self.status = status
         self.reason = reason
         self.detail = detail
+
+
+class RuleBreachError(Exception):
+    """What ranks have started can never end under the rules; the group is of no use any more."""

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from paceline.worker.communication.comm import Comm
+from paceline.worker.communication.group_control import control_over
 from paceline.worker.communication.trace import TraceWriter
 from paceline.worker.communication.transport import ThreadHub, ThreadTransport
 from paceline.worker.events import START, EventLog
@@ -20,7 +22,7 @@ from paceline.worker.machine.device import open_device
 from paceline.worker.machine.host import describe_host
 from paceline.worker.ranks.loading import load_techniques
 from paceline.worker.ranks.rank import run_blocks
-from paceline.worker.ranks.session import Control, Session
+from paceline.worker.ranks.session import Communication, Session
 
 _guard: Guard | None = None
 
@@ -74,8 +76,8 @@ def _run_group(job: Job, ranks: int, launch: int, blocks: list[dict[str, Any]], 
             seed=job.plan["seed"],
             fixed_seed=bool(job.plan["fixed_seed"]),
             device=device,
-            control=Control(ThreadTransport(control, rank)),
-            transport=ThreadTransport(carrier, rank),
+            control=control_over(ThreadTransport(control, rank)),
+            communication=Communication(Comm, ThreadTransport(carrier, rank)),
             events=events,
             trace=trace,
             guard=guard,

@@ -24,8 +24,9 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
+from paceline.worker.case_error import RuleBreachError
 from paceline.worker.communication.ledger import FIRST_BY_ALL, Ledger, Operation
-from paceline.worker.communication.rules import Journal, RuleBreachError
+from paceline.worker.communication.rules import Journal
 
 _ops = torch.ops.stub
 _live: set[Group] = set()

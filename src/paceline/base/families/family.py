@@ -325,6 +325,11 @@ class Family:
         found = self.operations.get(operation)
         return bool(found.isolated) if found else self.isolated and operation not in self.in_ranks
 
+    def needs_torch(self, operation: str) -> bool:
+        """Tell whether the ranks of an operation compute with tensors."""
+        found = self.operations.get(operation)
+        return bool(found.needs_torch) if found else True
+
     def is_elsewhere(self, operation: str, params: Params) -> bool:
         """Tell whether programs that the harness has not started do the work of a point."""
         found = self.operations.get(operation)

@@ -73,6 +73,9 @@ class Operation:
     """Module below the family's package with ``run_block(session, block)``; empty means ``ops.<name>.run``."""
     isolated: bool = False
     """True when its techniques run in processes of their own, which it starts; the ranks never import them."""
+    needs_torch: bool = True
+    """False where nothing that its ranks do is with tensors: one that is alone neither imports PyTorch nor joins a
+    group."""
     renews: bool = False
     """True when a launch can run its blocks several times, with everything made anew (``instances`` of a protocol)."""
     elsewhere: Callable[[Params], bool] = lambda params: False

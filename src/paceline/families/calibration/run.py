@@ -45,6 +45,7 @@ def run_block(session: Session, block: Block) -> None:
         gather=session.control.gather,
         rng=rng,
         each_batch=watch.sample,
+        launch=session.launch,
     )
     for case, item in zip(block.cases, series, strict=True):
         session.emit_result(

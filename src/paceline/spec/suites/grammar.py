@@ -75,7 +75,12 @@ class Protocol(FileModel):
     max_seconds: float = Field(
         2.0, gt=0, description="Longest timed part of one block in one launch, in seconds."
     )
-    min_samples: int = Field(10, ge=3, description="Samples per technique and launch before stopping early.")
+    min_samples: int = Field(
+        10,
+        ge=1,
+        description="Samples per technique and launch before stopping early; 1: a call that takes longer than a launch "
+        "may is timed once in each.",
+    )
     max_samples: int = Field(2000, ge=3, description="Samples per technique and launch at most.")
     warmup: Literal["settle", "none"] | Annotated[int, Field(ge=0)] = Field(
         "settle", description="Until latency settles, none, or a fixed number of rounds."

@@ -20,6 +20,7 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 
+from paceline.worker.case_error import RuleBreachError
 from paceline.worker.communication.ledger import FIRST_BY_ALL, Ledger, Operation
 from paceline.worker.communication.transport import Message, TorchTransport, Waitable
 
@@ -28,10 +29,6 @@ _sleep = time.sleep
 LOOK_S, LONGEST_LOOK_S = 5e-5, 1e-3
 """Between two looks at what others have started, at first and after some: ranks that wait need no core."""
 CHUNK_BYTES = 1 << 16
-
-
-class RuleBreachError(Exception):
-    """What ranks have started can never end under the rules; the group is of no use any more."""
 
 
 class Journal:

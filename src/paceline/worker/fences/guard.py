@@ -17,9 +17,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-import torch.distributed as dist
-
-from paceline.worker.fences.seal import Seal, changed_setting, settings
+from paceline.worker.fences.seal import Seal, Tensors, settings
 
 REFUSED_EVENTS = (
     "socket.",
@@ -61,10 +59,15 @@ class Guard:
         sealed: Modules of the harness in which nothing may be replaced.
         threads: Whether threads that come while a technique is watched are held to its rules, however it has found a
             way to start them: where nothing of its family's ``api`` starts any.
+        tensors: Whether the process computes with tensors: PyTorch's functions, kernels and settings must stay as
+            they were, too. Otherwise PyTorch is not imported.
     """
 
-    def __init__(self, sealed: Sequence[ModuleType] = (), *, threads: bool = False) -> None:
-        self._seal = Seal(sealed)
+    def __init__(
+        self, sealed: Sequence[ModuleType] = (), *, threads: bool = False, tensors: bool = True
+    ) -> None:
+        self._tensors = _tensors() if tensors else None
+        self._seal = Seal(sealed, tensors=self._tensors)
         self._seldom: Seal | None = None
         self._active = threading.local()
         self._holds_threads, self._own_threads = threads, _threads()
@@ -74,7 +77,7 @@ class Guard:
         """What was tried in a thread that a technique has started."""
         self._before: tuple[int, dict[str, Any]] = (0, {})
         self._replaced: list[str] = []
-        self._closed = _distributed_entry_points()
+        self._closed = self._tensors.entry_points() if self._tensors else []
         sys.addaudithook(self._audit)
 
     def seal(self, modules: Sequence[ModuleType], *, seldom: Sequence[ModuleType] = ()) -> None:
@@ -86,7 +89,7 @@ class Guard:
         """
         self._seal.add(modules)
         if seldom:
-            self._seldom = self._seldom or Seal()
+            self._seldom = self._seldom or Seal(tensors=self._tensors)
             self._seldom.add(seldom)
 
     @contextmanager
@@ -147,7 +150,7 @@ class Guard:
 
     def open(self, *, building: bool = False) -> None:
         """Begin to watch; ``watch`` in three steps, for who has to answer before there is time for checks."""
-        self._before = (threading.active_count(), settings())
+        self._before = (threading.active_count(), self._settings())
         if not self._num_watched:
             # Nothing of a technique's runs now: whoever is there is the harness's, and whoever comes is not.
             self._own_threads = _threads()
@@ -181,9 +184,14 @@ class Guard:
             raise ContractBreachError(f"it replaced {', '.join(replaced)}")
         if threading.active_count() > threads and not self._active.building:
             raise ContractBreachError("it left a thread running after its call returned")
-        changed = changed_setting(before)
+        after = self._settings()
+        changed = next((key for key, value in before.items() if after[key] != value), None)
         if changed:
             raise ContractBreachError(f"it changed the global setting {changed}")
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the settings of this process that one technique could leave to another."""
+        return {**(self._tensors.settings() if self._tensors else {}), **settings()}
 
     def check_operators(self) -> None:
         """Look at the kernels behind the operators that the harness computes with; slower than what ``watch`` does.
@@ -247,37 +255,12 @@ class Guard:
             self._refuse(f"it replaced the {arguments[1]} of {arguments[0]!r}")
 
 
+def _tensors() -> Tensors:
+    from paceline.worker.fences import tensors  # noqa: PLC0415 - it imports torch, which not every process needs
+
+    return tensors
+
+
 def _threads() -> set[int]:
     """Return the threads that Python knows of; ``threading.enumerate`` would take a lock that the caller may hold."""
     return set(threading._active)  # type: ignore[attr-defined]
-
-
-def _distributed_entry_points() -> list[tuple[Any, str]]:
-    names = [
-        "all_reduce",
-        "all_gather",
-        "all_gather_into_tensor",
-        "all_gather_object",
-        "all_to_all",
-        "all_to_all_single",
-        "barrier",
-        "batch_isend_irecv",
-        "broadcast",
-        "broadcast_object_list",
-        "gather",
-        "gather_object",
-        "irecv",
-        "isend",
-        "new_group",
-        "recv",
-        "reduce",
-        "reduce_scatter",
-        "reduce_scatter_tensor",
-        "scatter",
-        "scatter_object_list",
-        "send",
-        "init_process_group",
-        "TCPStore",
-        "FileStore",
-    ]
-    return [(dist, name) for name in names if hasattr(dist, name)]

@@ -1,7 +1,7 @@
-"""What a technique must leave as it found it: functions, the harness's own modules, torch's kernels, settings.
+"""What a technique must leave as it found it: functions, the harness's own modules, PyTorch's kernels, settings.
 
 All of it can be reached by somebody who looks for it by computed names, so it is compared after every call, in training
-after every step.
+after every step. What is PyTorch's is in ``tensors.py``: a process that computes with no tensor does not import it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
-
-import torch
+from typing import Any, Protocol
 
 FUNCTIONS: tuple[tuple[Any, str], ...] = (
     (time, "perf_counter"),
@@ -27,29 +25,8 @@ FUNCTIONS: tuple[tuple[Any, str], ...] = (
     (time, "time"),
     (time, "time_ns"),
     (time, "sleep"),
-    (torch, "allclose"),
-    (torch, "equal"),
-    (torch, "isclose"),
-    (torch, "isfinite"),
-    (torch, "empty"),
-    (torch, "empty_like"),
-    (torch, "zeros"),
-    (torch, "mul"),
-    (torch, "frombuffer"),
-    (torch, "Event"),
-    (torch.cuda, "Event"),
-    (torch.Tensor, "copy_"),
-    (torch.Tensor, "clone"),
-    (torch.Tensor, "fill_"),
-    (torch.Tensor, "to"),
-    (torch.Tensor, "view"),
-    (torch.Tensor, "data_ptr"),
-    (torch.Tensor, "__eq__"),
-    (torch.accelerator, "synchronize"),
 )
-"""Functions that timing or the oracle rest on."""
-OPERATORS = ("aten::copy_", "aten::equal", "aten::fill_.Scalar", "aten::mul.out", "aten::roll")
-"""Operators by which inputs are varied, outputs poisoned and read: a kernel put behind one computes untimed."""
+"""Functions that timing rests on, or the oracle."""
 OWN_CLASS_NAMES = frozenset({"__annotations__", "__abstractmethods__"})
 """What Python itself adds to a class that somebody looks at."""
 
@@ -57,10 +34,26 @@ SIGNALS = tuple(sorted(int(number) for number in signal.valid_signals()))
 """Whose handlers would run between a technique's calls, where nobody watches; so would the collector's callbacks."""
 
 _handler = signal._signal.getsignal  # type: ignore[attr-defined] # ten times as fast as what wraps it
-_table = torch._C._dispatch_dump_table
-_function_modes = torch._C._len_torch_function_stack
-_dispatch_modes = torch._C._len_torch_dispatch_stack
 _setattr, _delattr, _all, _map, _is = setattr, delattr, all, map, operator.is_
+
+
+class Tensors(Protocol):
+    """What ``paceline.worker.fences.tensors`` knows of PyTorch."""
+
+    FUNCTIONS: tuple[tuple[Any, str], ...]
+    OPERATORS: tuple[str, ...]
+
+    def table(self, operator: str, /) -> str:
+        """Return the kernels behind an operator, as text."""
+        ...
+
+    def settings(self) -> dict[str, Any]:
+        """Return PyTorch's settings of this process that one technique could leave to another."""
+        ...
+
+    def entry_points(self) -> list[tuple[Any, str]]:
+        """Return the functions of ``torch.distributed`` that are the harness's alone: each its owner and its name."""
+        ...
 
 
 class Seal:
@@ -69,15 +62,24 @@ class Seal:
     Args:
         modules: Modules of which every global, and every attribute of every class that they define, must stay.
         moving: Names in them that change by themselves.
+        tensors: ``paceline.worker.fences.tensors``; None where the process computes with no tensor.
     """
 
-    def __init__(self, modules: Sequence[ModuleType] = (), *, moving: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        modules: Sequence[ModuleType] = (),
+        *,
+        moving: Sequence[str] = (),
+        tensors: Tensors | None = None,
+    ) -> None:
         self._moving = frozenset(moving)
-        self._functions = [(owner, name, getattr(owner, name)) for owner, name in FUNCTIONS]
+        functions = [*FUNCTIONS, *(tensors.FUNCTIONS if tensors else ())]
+        self._functions = [(owner, name, getattr(owner, name)) for owner, name in functions]
         self._namespaces: list[_Namespace] = []
         self._modules: set[str] = set()
         self.add(modules)
-        self._operators = {name: _table(name) for name in OPERATORS}
+        self._table = tensors.table if tensors else None
+        self._operators = {name: tensors.table(name) for name in tensors.OPERATORS} if tensors else {}
 
     def add(self, modules: Sequence[ModuleType]) -> None:
         """Take more modules into the picture; those that are in it stay as they were."""
@@ -112,7 +114,9 @@ class Seal:
 
     def replaced_operator(self) -> str | None:
         """Return the name of an operator behind which other kernels stand than before; they cannot be put back."""
-        return next((name for name, table in self._operators.items() if _table(name) != table), None)
+        if self._table is None:
+            return None
+        return next((name for name, table in self._operators.items() if self._table(name) != table), None)
 
 
 class _Namespace:
@@ -149,26 +153,10 @@ def loaded_below(*packages: str) -> tuple[ModuleType, ...]:
 
 
 def settings() -> dict[str, Any]:
-    """Return the settings of this process that one technique could leave to another."""
-    tiny = torch.finfo(torch.float64).smallest_normal
+    """Return the settings of this process that one technique could leave to another, but for PyTorch's."""
     return {
-        "torch.get_num_threads": torch.get_num_threads(),
-        "torch.get_default_dtype": torch.get_default_dtype(),
-        "torch.is_grad_enabled": torch.is_grad_enabled(),
-        "torch.is_inference_mode_enabled": torch.is_inference_mode_enabled(),
-        "torch.are_deterministic_algorithms_enabled": torch.are_deterministic_algorithms_enabled(),
-        "torch.get_float32_matmul_precision": torch.get_float32_matmul_precision(),
-        "torch.set_flush_denormal": tiny / 2 == 0.0,
-        "torch function modes": _function_modes(),
-        "torch dispatch modes": _dispatch_modes(),
         "os.sched_getaffinity": os.sched_getaffinity(0),
         "os.nice": os.getpriority(os.PRIO_PROCESS, 0),
         "gc.callbacks": list(gc.callbacks),
         "signal.signal": [*_map(_handler, SIGNALS)],
     }
-
-
-def changed_setting(before: Mapping[str, Any]) -> str | None:
-    """Return the name of a setting that is not what it was."""
-    after = settings()
-    return next((key for key, value in before.items() if after[key] != value), None)

@@ -20,6 +20,7 @@ from paceline.worker.launches.nodes import Call, Meeting, interface_towards
 from paceline.worker.launches.watchdog import RankReport, Watchdog, inspect
 from paceline.worker.machine import foreign_load
 from paceline.worker.processes import fork_server
+from paceline.worker.processes.needs import need_torch
 from paceline.worker.ranks import entry
 
 _now_ns = time.monotonic_ns
@@ -242,6 +243,7 @@ def start_group(
                 port=call.port if call else 0,
                 is_head=call is None or call.node == 0,
                 limit_s=plan["runner"]["limits"]["launch_s"],
+                meet=need_torch([b for b in plan["blocks"] if b["block"] in group["blocks"]], plan["runner"]),
             )
         return _run_spawned(plan, settings, arguments, call, len(ranks))
 

@@ -1,4 +1,5 @@
-"""Starts ranks in a tenth of the time: forks them from a process that has imported PyTorch once for the whole job.
+"""Starts ranks in a tenth of the time: forks them from a process that has imported PyTorch once for the whole job, if
+any of its ranks needs it.
 
 The server is Python's own (``multiprocessing.forkserver``). A forked rank is as fresh as a spawned one: it has its own
 process group, seeds, memory limit, network namespace and fences, and imports its techniques itself.
@@ -11,7 +12,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from multiprocessing import connection, forkserver, util
 from multiprocessing.context import ForkServerProcess
 from typing import Any
@@ -19,18 +20,21 @@ from typing import Any
 from paceline.base.errors import InfrastructureError
 from paceline.base.families.family import load_family
 from paceline.worker.processes import group_store
+from paceline.worker.processes.needs import PROCESSORS, need_torch
 
 FOLDER_VARIABLE = "PACELINE_FORK_SERVER_FOLDER"
 """Names the folder of the server's socket, for the server alone."""
 MEASURING_VARIABLE = "PACELINE_MEASURING"
 """Names modules that the server imports, for the server alone."""
+PRELOADED = "paceline.worker.ranks.preloaded"
+WITH_TORCH = ("numpy", "paceline.worker.ranks.group", "paceline.worker.fences.tensors")
+"""What ranks that need PyTorch import of it sooner or later."""
 AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 SHORT = "/tmp"
 """Where the server's socket is if a path in the machine's own folder for temporary files would be too long."""
 LONGEST = 107 - len("/pymp-12345678/listener-12345678")
 """Bytes of such a folder: Linux gives a socket's path 107 in all, and Python appends this."""
 FORKED, SPAWNED = "forked", "spawned"
-PROCESSORS = frozenset({"cpu", "fake"})
 TOGETHER_S = 0.05
 """Ranks that die within this time count as having died together; the others are asked to end."""
 ASKED_S = 5.0
@@ -62,8 +66,9 @@ def begin(plan: Mapping[str, Any]) -> None:
     os.environ[FOLDER_VARIABLE] = _socket_folder()
     os.environ[MEASURING_VARIABLE] = ",".join(measuring(plan))
     try:
+        torch = WITH_TORCH if need_torch(plan.get("blocks", ()), plan["runner"]) else ()
         # last what freezes all that is there by then
-        multiprocessing.set_forkserver_preload([*plan.get("preload", ()), "paceline.worker.ranks.preloaded"])
+        multiprocessing.set_forkserver_preload([*plan.get("preload", ()), *torch, PRELOADED])
         forkserver.ensure_running()
     finally:
         del os.environ[FOLDER_VARIABLE], os.environ[MEASURING_VARIABLE]
@@ -132,6 +137,7 @@ def run_forked(
     port: int = 0,
     is_head: bool = True,
     limit_s: float = 300.0,
+    meet: bool = True,
 ) -> dict[int, int]:
     """Fork the ranks that live here, wait until all have ended, and end the rest when one fails.
 
@@ -145,6 +151,7 @@ def run_forked(
         port: Of the store; 0: any.
         is_head: Whether the store is here.
         limit_s: How long the store of another node is waited for.
+        meet: Whether they make a group, which takes a store.
 
     Returns:
         The exit codes of ranks that failed by themselves; negative: minus the signal.
@@ -154,14 +161,15 @@ def run_forked(
         OSError: A rank could not be forked.
     """
     context = multiprocessing.get_context("forkserver")
-    with group_store.held(
+    store = group_store.held(
         context,
         host,
         port,
         is_head=is_head,
         limit_s=limit_s,
         own_network="PACELINE_NAMESPACES" in environment,
-    ) as bound:
+    )
+    with store if meet else nullcontext(port) as bound:
         group = {
             "WORLD_SIZE": str(world_size),
             "LOCAL_WORLD_SIZE": str(len(ranks)),

@@ -1,4 +1,4 @@
-"""What the fork server imports once for all ranks of a job. It computes nothing, so that a fork is safe.
+"""What the fork server imports once for all ranks of a job, last of all. It computes nothing: a fork is safe.
 
 No thread may run and no accelerator may be open when ranks are forked. Techniques are not imported here: each launch
 does that anew.
@@ -10,9 +10,6 @@ import importlib
 import os
 import shutil
 from contextlib import suppress
-
-import numpy  # noqa: F401
-import torch.distributed  # noqa: F401
 
 import paceline.worker.ranks.rank  # noqa: F401
 from paceline.worker.processes.fork_server import FOLDER_VARIABLE, MEASURING_VARIABLE

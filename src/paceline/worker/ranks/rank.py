@@ -6,26 +6,21 @@ import importlib
 import json
 import os
 import time
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.distributed as dist
-
-from paceline.worker.communication.rules import RuleBreachError, RulesTransport
+from paceline.worker.case_error import CaseError, RuleBreachError
+from paceline.worker.communication.control import Control
 from paceline.worker.communication.trace import TraceWriter
-from paceline.worker.communication.transport import TorchTransport, Transport
 from paceline.worker.events import START, EventLog
 from paceline.worker.fences.guard import ContractBreachError, Guard
 from paceline.worker.machine.device import Device, FakeDevice, open_device
 from paceline.worker.machine.host import describe_host
+from paceline.worker.processes.needs import need_torch
 from paceline.worker.processes.process import take_secrets
 from paceline.worker.ranks.loading import load_techniques, runner_module
-from paceline.worker.ranks.session import Block, CaseError, Control, Session, block_from_plan
+from paceline.worker.ranks.session import Block, Session, block_from_plan
 
-_new_group = dist.new_group
-"""Bound at import, before any technique is loaded."""
 RULES = "rules"
 """Folder of a job below which ranks that are held to a carrier's rules write what they start."""
 WITHOUT_THREADS = ("collectives", "kernels")
@@ -42,18 +37,18 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
     events = EventLog(job / f"events-{rank}.jsonl", launch=launch, attempt=attempt, rank=rank)
     trace = TraceWriter(job / f"trace-{rank}.bin")
     trace.context(START)
-    guard = Guard(threads=all(block["family"] in WITHOUT_THREADS for block in work["blocks"]))
     runner = plan["runner"]
+    tensors = need_torch(work["blocks"], runner)
+    threads = all(block["family"] in WITHOUT_THREADS for block in work["blocks"])
+    guard = Guard(threads=threads, tensors=tensors)
     device = _own_device(runner)
-    torch.set_num_threads(max(int(os.environ.get("OMP_NUM_THREADS", "1")), 1))
-    carriers = Carriers(runner, job / RULES / f"{group}-{launch}-{attempt}", device)
-    control = _join(world_size)
-    carrier = carriers()
-    control_group = Control(control)
-    control_group.synchronise_clocks()
-    interface = os.environ.get("PACELINE_DATA_INTERFACE") or None
-    control_interface = os.environ.get("PACELINE_CONTROL_INTERFACE") or None
-    secrets = take_secrets()
+    control, communication, new_transport = Control(), None, None
+    if tensors:
+        from paceline.worker.ranks import group as process_group  # noqa: PLC0415 - it imports torch
+
+        rules = job / RULES / f"{group}-{launch}-{attempt}"
+        control, communication, new_transport = process_group.join(runner, rules, device, world_size)
+    interface, control_interface = _interfaces()
     session = Session(
         rank=rank,
         world_size=world_size,
@@ -61,19 +56,19 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
         seed=plan["seed"],
         fixed_seed=bool(plan["fixed_seed"]),
         device=device,
-        control=control_group,
-        transport=carrier,
+        control=control,
+        communication=communication,
         events=events,
         trace=trace,
         guard=guard,
+        secrets=take_secrets(),  # before techniques are imported
         techniques=load_techniques(work["blocks"], job, guard),
         interface=interface,
         interface_shared=not _has_own_network(runner),
-        control_interface=None if control_interface == interface else control_interface,
+        control_interface=control_interface,
         proofs={key: facts[rank] for key, facts in work["proofs"].items()},
-        secrets=secrets,
         skip_after_hang=bool(plan.get("skip_after_hang")),
-        new_transport=carriers,
+        new_transport=new_transport,
     )
     if rank == 0 and work["describe_host"]:
         events.emit("host", group=group, **describe_host(device))
@@ -82,9 +77,17 @@ def run_rank(job: Path, *, group: str, launch: int, attempt: int) -> int:
     if code == 0:
         events.emit("launch_complete", group=group)
         trace.context("-|-|end")
-        dist.destroy_process_group()
+        if tensors:
+            process_group.leave()
     events.close()
     return code
+
+
+def _interfaces() -> tuple[str | None, str | None]:
+    """Return the network interface of techniques, and that of the harness's own messages where it is another."""
+    data = os.environ.get("PACELINE_DATA_INTERFACE") or None
+    control = os.environ.get("PACELINE_CONTROL_INTERFACE") or None
+    return data, None if control == data else control
 
 
 def _own_device(runner: dict[str, Any]) -> Device:
@@ -149,56 +152,3 @@ def _raised(session: Session, block: Block, error: BaseException) -> None:
         context=context,
         status="out_of_memory" if out_of_memory else status,
     )
-
-
-def _join(world_size: int) -> Transport:
-    """Make the control group (Gloo, on the control interface); groups that follow take the data interface."""
-    if world_size == 1 and "MASTER_ADDR" not in os.environ:
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
-    control_interface = os.environ.get("PACELINE_CONTROL_INTERFACE")
-    if control_interface:
-        os.environ["GLOO_SOCKET_IFNAME"] = control_interface
-    dist.init_process_group("gloo", timeout=_timeout())
-    data_interface = os.environ.get("PACELINE_DATA_INTERFACE")
-    if data_interface:
-        os.environ["GLOO_SOCKET_IFNAME"] = data_interface
-    return TorchTransport(None)
-
-
-class Carriers:
-    """Makes groups of all ranks for techniques: sockets, threads and buffers of their own. All ranks call it together.
-
-    Args:
-        runner: The resolved profile.
-        folder: Where ranks that are held to rules write what they start; a folder a group.
-        device: This rank's.
-    """
-
-    def __init__(self, runner: dict[str, Any], folder: Path, device: Device) -> None:
-        self._runner, self._folder, self._device = runner, folder, device
-        self._number = 0
-
-    def __call__(self) -> TorchTransport:
-        """Make one, and let all ranks take part in its first operation."""
-        backend = self._runner["backend"] or _default_backend(self._runner["device"])
-        made = _new_group(backend=backend, timeout=_timeout())
-        if self._runner.get("rules"):
-            transport: TorchTransport = RulesTransport(self._folder / str(self._number), made)
-        else:
-            transport = TorchTransport(made)
-        self._number += 1
-        transport.meet(self._device.torch_type)
-        self._device.synchronize()
-        return transport
-
-
-def _timeout() -> timedelta:
-    return timedelta(seconds=float(os.environ.get("PACELINE_GROUP_TIMEOUT_S", "1800")))
-
-
-def _default_backend(device: str) -> str:
-    if device in ("cpu", "fake"):
-        return "gloo"
-    accelerator = torch.accelerator.current_accelerator()
-    assert accelerator is not None
-    return dist.get_default_backend_for_device(accelerator.type)

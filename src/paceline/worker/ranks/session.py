@@ -5,33 +5,28 @@ from __future__ import annotations
 import os
 import platform
 import random
-import time
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
-
-import torch
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from paceline.base.root_cause import traceback_of
 from paceline.base.techniques.technique import Technique, UnsupportedError
-from paceline.worker.case_error import CaseError
-from paceline.worker.communication.comm import Comm
+from paceline.worker.case_error import CaseError, RuleBreachError
+from paceline.worker.communication.control import Control
 from paceline.worker.communication.fault import Fault
-from paceline.worker.communication.rules import RuleBreachError
 from paceline.worker.communication.trace import TraceWriter
-from paceline.worker.communication.transport import TorchTransport, Transport
 from paceline.worker.events import EventLog
 from paceline.worker.fences.guard import ContractBreachError, Guard
 from paceline.worker.machine.device import Device
 from paceline.worker.sandbox.bubblewrap import UNISOLATED
 
-_monotonic_ns = time.monotonic_ns
-_sched_yield = os.sched_yield
-Made = TypeVar("Made")
+if TYPE_CHECKING:  # they import torch
+    from paceline.worker.communication.comm import Comm
+    from paceline.worker.communication.transport import TorchTransport, Transport
 
-MIN_START_MARGIN_NS = 60_000
-MAX_START_MARGIN_NS = 200_000
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,140 +73,12 @@ class Loaded:
     refusal: CaseError | None = None
 
 
-class Control:
-    """The harness's own small messages between ranks, on a group that techniques cannot reach."""
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """How techniques' communicators are made; bound before any technique is loaded."""
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-        self.rank = transport.rank
-        self.world_size = transport.world_size
-        self._margin_ns = 150_000
-        self.clock_offset_ns = 0
-        """Add to this rank's monotonic clock to get rank 0's."""
-        self.clock_error_ns = 0
-        """Bound on the offset's error."""
-
-    def gather(self, rows: Sequence[Sequence[float]]) -> list[list[list[float]]]:
-        """Exchange equally shaped rows of floats; the result holds every rank's rows, in rank order."""
-        flat = torch.tensor([value for row in rows for value in row], dtype=torch.float64)
-        if self.world_size == 1:
-            return [[list(row) for row in rows]]
-        if flat.numel() == 0:
-            return [[list(row) for row in rows] for _ in range(self.world_size)]
-        output = torch.empty(self.world_size * flat.numel(), dtype=torch.float64)
-        self._transport.all_gather(output, flat)
-        everyone: list[list[list[float]]] = []
-        for values in output.view(self.world_size, -1).tolist():
-            iterator = iter(values)
-            everyone.append([[next(iterator) for _ in row] for row in rows])
-        return everyone
-
-    def gather_text(self, text: str) -> list[str]:
-        """Exchange strings between ranks."""
-        if self.world_size == 1:
-            return [text]
-        data = text.encode()
-        length = max(int(rows[0][0]) for rows in self.gather([[float(len(data))]]))
-        padded = torch.zeros(8 + length, dtype=torch.uint8)
-        padded[:8] = torch.tensor(list(len(data).to_bytes(8, "little")), dtype=torch.uint8)
-        if data:
-            padded[8 : 8 + len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-        output = torch.empty(self.world_size * padded.numel(), dtype=torch.uint8)
-        self._transport.all_gather(output, padded)
-        texts: list[str] = []
-        for row in output.view(self.world_size, -1):
-            count = int.from_bytes(bytes(row[:8].tolist()), "little")
-            texts.append(bytes(row[8 : 8 + count].tolist()).decode())
-        return texts
-
-    def agree(self, number: int) -> int:
-        """Return rank 0's number on every rank."""
-        if self.world_size == 1:
-            return number
-        tensor = torch.tensor([number], dtype=torch.int64)
-        self._transport.broadcast(tensor, 0)
-        return int(tensor.item())
-
-    def first_problem(self, problem: str | None) -> str | None:
-        """Return the problem of the lowest rank that has one, the same on every rank; None when none has."""
-        for rank, text in enumerate(self.gather_text(problem or "")):
-            if text:
-                return text if self.world_size == 1 else f"rank {rank}: {text}"
-        return None
-
-    def sum_in_place(self, tensor: torch.Tensor) -> None:
-        """Add a tensor of the CPU up over ranks, in place."""
-        if self.world_size > 1:
-            self._transport.all_reduce(tensor)
-
-    def barrier(self) -> None:
-        """Wait for all ranks."""
-        if self.world_size > 1:
-            self._transport.barrier()
-
-    def synchronise_clocks(self, *, rounds: int = 32) -> None:
-        """Estimate this rank's clock offset to rank 0 from the fastest of several ping-pongs.
-
-        The error is at most half of the least round trip; both are kept. Ranks of one host share a clock, so there the
-        offset should come out within that bound of zero.
-        """
-        if self.world_size == 1:
-            return
-        stamp = torch.zeros(1, dtype=torch.int64)
-        for other in range(1, self.world_size):
-            best = None
-            for _ in range(rounds):
-                if self.rank == 0:
-                    begin = _monotonic_ns()
-                    self._message(stamp, other, send=True)
-                    self._message(stamp, other, send=False)
-                    round_trip = _monotonic_ns() - begin
-                    middle = begin + round_trip // 2
-                    if best is None or round_trip < best[0]:
-                        best = (round_trip, middle - int(stamp.item()))
-                elif self.rank == other:
-                    self._message(stamp, 0, send=False)
-                    stamp[0] = _monotonic_ns()
-                    self._message(stamp, 0, send=True)
-            if self.rank == 0:
-                assert best is not None
-                result = torch.tensor([best[1], best[0] // 2 + 1], dtype=torch.int64)
-                self._message(result, other, send=True)
-            elif self.rank == other:
-                result = torch.zeros(2, dtype=torch.int64)
-                self._message(result, 0, send=False)
-                self.clock_offset_ns, self.clock_error_ns = (int(v) for v in result.tolist())
-
-    def start_together(self, carrier: Transport | None = None) -> int:
-        """Let all ranks leave at one instant of rank 0's clock; return this rank's lateness in nanoseconds.
-
-        Rank 0 names an instant a little ahead. The distance adapts: it grows when a rank was late, and shrinks slowly;
-        it stays short, because ranks that wait by spinning keep their cores from whatever the carrier needs next.
-
-        Args:
-            carrier: Sends the instant, so that its threads and sockets are as awake as in a loop of calls; None sends
-                it over the control group.
-        """
-        if self.world_size == 1:
-            return 0
-        tensor = torch.tensor([_monotonic_ns() + self._margin_ns], dtype=torch.int64)
-        (carrier or self._transport).broadcast(tensor, 0)
-        target = int(tensor.item()) - self.clock_offset_ns
-        crowded = 2 * self.world_size > len(os.sched_getaffinity(0))
-        while (now := _monotonic_ns()) < target:
-            if crowded:
-                _sched_yield()
-        return now - target
-
-    def adapt_margin(self, late_ns: float) -> None:
-        """Widen the margin after a late start of any rank, narrow it slowly otherwise."""
-        grown = self._margin_ns * 1.5 if late_ns > 20_000 else self._margin_ns * 0.98
-        self._margin_ns = int(min(max(grown, MIN_START_MARGIN_NS), MAX_START_MARGIN_NS))
-
-    def _message(self, tensor: torch.Tensor, peer: int, *, send: bool) -> None:
-        waits = self._transport.post([(tensor, peer)] if send else [], [] if send else [(tensor, peer)])
-        for work in waits:
-            work.wait()
+    make: type[Comm]
+    transport: Transport
 
 
 @dataclass(slots=True, kw_only=True)
@@ -227,8 +94,6 @@ class Session:
     """True when the run repeats an earlier one: no entropy is mixed into the seeds of inputs."""
     device: Device
     control: Control
-    transport: Transport
-    """What techniques' communicators are built on."""
     events: EventLog
     trace: TraceWriter
     guard: Guard
@@ -250,8 +115,16 @@ class Session:
     """Whether a technique that hung in one block is left out of those that follow; the launcher tells it."""
     hung: set[str] = field(default_factory=set)
     """Labels that hung, and were ended without the group."""
+    communication: Communication | None = None
+    """What techniques' communicators are; None in a rank that needs no PyTorch."""
     new_transport: Callable[[], TorchTransport] | None = None
     """Makes another group for techniques, called by all ranks; None where ranks are threads that share memory."""
+
+    @property
+    def transport(self) -> Transport:
+        """What techniques' communicators are built on."""
+        assert self.communication is not None, "an operation that needs no PyTorch has no communicator"
+        return self.communication.transport
 
     @property
     def carrier(self) -> Transport | None:
@@ -264,18 +137,20 @@ class Session:
         if self.new_transport is None:
             yield
             return
-        kept, fresh = self.transport, self.new_transport()
-        self.transport = fresh
+        assert self.communication is not None
+        kept, fresh = self.communication, self.new_transport()
+        self.communication = replace(kept, transport=fresh)
         try:
             yield
         finally:
-            self.transport = kept
+            self.communication = kept
         fresh.close()  # not of a rank that raised: it ends, and others may still wait for it
 
     def comm(self, *, faults: Sequence[Fault] = (), traced: bool = True) -> Comm:
         """Return a fresh communicator for one technique."""
-        return Comm(
-            self.transport,
+        assert self.communication is not None, "an operation that needs no PyTorch has no communicator"
+        return self.communication.make(
+            self.communication.transport,
             trace=self.trace if traced else None,
             faults=faults,
             marks=self.device.marks(),
@@ -375,7 +250,9 @@ class Session:
 
 
 def _environment() -> str:
-    return f"{torch.__version__}/{platform.node()}"
+    """Return what a proof was made with: another PyTorch or host asks for one of its own."""
+    torch = sys.modules.get("torch")
+    return f"{getattr(torch, '__version__', 'no torch')}/{platform.node()}"
 
 
 __all__ = [

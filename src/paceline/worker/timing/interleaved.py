@@ -71,13 +71,21 @@ class Series:
     stop_reason: str = "max_samples"
 
 
-def rounds(order: str, num_arms: int, rng: random.Random) -> Iterator[list[int]]:
+def rounds(order: str, num_arms: int, rng: random.Random, *, mirrored: bool = False) -> Iterator[list[int]]:
     """Yield the order of candidates in each round, for ever.
 
     ``abba`` mirrors every second round, so that a linear drift cancels within each pair of rounds; ``shuffle`` draws a
     new permutation from the seeded generator, equal on all ranks.
+
+    Args:
+        order: ``abba`` or ``shuffle``.
+        num_arms: Number of candidates.
+        rng: Seeded alike on every rank.
+        mirrored: Whether the first round of ``abba`` is a mirrored one.
     """
     forward = list(range(num_arms))
+    if mirrored:
+        forward.reverse()
     while True:
         if order == "shuffle":
             shuffled = forward.copy()
@@ -96,6 +104,7 @@ def measure(
     gather: Gather,
     rng: random.Random,
     each_batch: Callable[[], None] = lambda: None,
+    launch: int = 0,
 ) -> list[Series]:
     """Warm up and time all candidates of a block, interleaved.
 
@@ -106,15 +115,16 @@ def measure(
         gather: How ranks share their observations; identity for a single process.
         rng: Seeded alike on every rank.
         each_batch: Called before the first batch and after each, such as for telemetry.
+        launch: Its number: where a launch may have a single round, every second launch begins with a mirrored one.
 
     Returns:
         One series for each candidate, never empty.
     """
     series = [Series(label=candidate.label) for candidate in candidates]
-    order = rounds(limits.order, len(candidates), rng)
+    order = rounds(limits.order, len(candidates), rng, mirrored=limits.min_samples == 1 and launch % 2 == 1)
     _warm_up(candidates, series, limits, order, clock_ns, gather)
     each_batch()
-    position, batch, start_ns, reason = 0, 2, clock_ns(), None
+    position, batch, start_ns, reason = 0, min(2, limits.min_samples), clock_ns(), None
     while reason is None:
         observed: list[list[Observation]] = [[] for _ in candidates]
         remaining = limits.max_samples - len(series[0].samples)
@@ -164,14 +174,14 @@ def _stop(series: Sequence[Series], limits: Limits, elapsed_s: float) -> str | N
 
 
 def _next_batch(series: Sequence[Series], limits: Limits, elapsed_s: float) -> int:
-    """Choose the rounds until the next decision: about an eighth of what is left, at least two for ABBA."""
+    """Choose the rounds until the next decision: about an eighth of what is left, all of them even for ABBA."""
     done = len(series[0].samples)
     round_s = elapsed_s / max(done, 1)
     if round_s <= 0:
         return 2 * limits.min_samples
     left = max(limits.max_seconds - elapsed_s, 0.0) / round_s
     batch = int(min(max(left / 8, 2), max(limits.min_samples - done, done / 2, 2)))
-    return batch + batch % 2
+    return batch + (done + batch) % 2
 
 
 def _warm_up(

@@ -241,6 +241,7 @@ def _measure(instance: _Instance, candidates: list[Candidate]) -> None:
         gather=_gathering(session, candidates),
         rng=rng,
         each_batch=watch.sample,
+        launch=session.launch,
     )
     spent = {
         "prepare_s": prepared - began,

@@ -218,6 +218,7 @@ def _measure(
         gather=session.control.gather,
         rng=rng,
         each_batch=watch.sample,
+        launch=session.launch,
     )
     ended = _monotonic()
     # After all series: what messages cost on this machine is seen from all techniques together.

@@ -12,12 +12,12 @@ from types import ModuleType
 
 from paceline.families.kernels import api
 from paceline.worker import channel
-from paceline.worker.fences import guard
+from paceline.worker.fences import guard, tensors
 from paceline.worker.fences.seal import loaded_below
 from paceline.worker.ranks import loading
 
 FAMILY = "paceline.families.kernels"
-OTHERS = (channel, guard, loading, builtins, json, json.encoder, socket)
+OTHERS = (channel, guard, tensors, loading, builtins, json, json.encoder, socket)
 """What the process speaks and judges with besides."""
 
 for _module in pkgutil.iter_modules(api.__path__, f"{api.__name__}."):

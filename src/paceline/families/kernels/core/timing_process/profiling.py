@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity
 
 from paceline.families.kernels.core.timing_process.tasks import num_tasks
+from paceline.worker.fences import tensors
 from paceline.worker.fences.guard import ContractBreachError, Guard
 from paceline.worker.fences.seal import Seal
 from paceline.worker.ranks.session import CaseError
@@ -38,7 +39,7 @@ class CallProfiler:
         cpu, cuda = ProfilerActivity.CPU, ProfilerActivity.CUDA
         self._activities = [cpu] if self._on_cpu else [cpu, cuda]
         self._profile = torch.profiler.profile
-        self._seal = Seal(MODULES, moving=MOVING)
+        self._seal = Seal(MODULES, moving=MOVING, tensors=tensors)
 
     def seconds(self, guard: Guard, run: Callable[..., None], arguments: tuple[Tensor, ...]) -> float:
         """Return the sum of the times that the profiler attributes to one call.

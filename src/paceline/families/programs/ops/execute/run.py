@@ -86,6 +86,7 @@ def _timed(session: Session, block: Block, ready: Sequence[Candidate], watch: Wa
         gather=session.control.gather,
         rng=random.Random(session.draw_seed("order", block.block)),
         each_batch=watch.sample,
+        launch=session.launch,
     )
 
 

@@ -15,4 +15,5 @@ OPERATION = Operation(
     requirements=DeviceRequirements,
     check=lambda params: [],
     estimate_s=lambda params: None,
+    needs_torch=False,
 )

@@ -56,5 +56,6 @@ OPERATION = Operation(
     check=check,
     estimate_s=estimate_s,
     isolated=True,
+    needs_torch=False,
     elsewhere=lambda params: True,
 )
