@@ -93,6 +93,54 @@ def test_what_is_looked_at_seldom_is_put_back_when_a_technique_raises() -> None:
     guard.check()
 
 
+def _two_modules() -> tuple[Guard, ModuleType, ModuleType]:
+    """A guard that in time looks at the first of two modules alone."""
+    near, far = ModuleType("near"), ModuleType("far")
+    near.number = far.number = 1  # type: ignore[attr-defined]
+    guard = Guard()
+    guard.seal((near, far), in_time=(near,))
+    return guard, near, far
+
+
+def test_in_time_only_what_a_step_rests_on_is_looked_at_and_a_check_sees_the_rest() -> None:
+    guard, _, far = _two_modules()
+    with guard.watch(in_time=True):
+        far.number = 2  # type: ignore[attr-defined]
+    with pytest.raises(ContractBreachError, match=r"it replaced far\.number"):
+        guard.check()
+    assert far.number == 1
+    guard.check()
+
+
+def test_what_a_step_rests_on_is_judged_at_once() -> None:
+    guard, near, _ = _two_modules()
+    with pytest.raises(ContractBreachError, match=r"it replaced near\.number"), guard.watch(in_time=True):
+        near.number = 2  # type: ignore[attr-defined]
+    assert near.number == 1
+
+
+def test_a_step_that_raises_is_looked_at_in_whole() -> None:
+    guard, _, far = _two_modules()
+    with pytest.raises(ValueError, match="mine"), guard.watch(in_time=True):
+        far.number = 2  # type: ignore[attr-defined]
+        raise ValueError("mine")
+    assert far.number == 1
+
+
+def test_beside_time_all_is_looked_at_at_once() -> None:
+    guard, _, far = _two_modules()
+    with pytest.raises(ContractBreachError, match=r"it replaced far\.number"), guard.watch():
+        far.number = 2  # type: ignore[attr-defined]
+
+
+def test_clocks_are_looked_at_in_time() -> None:
+    guard, _, _ = _two_modules()
+    clock = time.perf_counter
+    with pytest.raises(ContractBreachError, match=r"time\.perf_counter"), guard.watch(in_time=True):
+        time.perf_counter = lambda: 0.0
+    assert time.perf_counter is clock
+
+
 def test_what_is_loaded_below_a_package_is_its_modules_and_no_packages() -> None:
     names = [module.__name__ for module in loaded_below("paceline.worker", "paceline.bas")]
     assert "paceline.worker.fences.guard" in names

@@ -80,25 +80,37 @@ class Guard:
         self._closed = self._tensors.entry_points() if self._tensors else []
         sys.addaudithook(self._audit)
 
-    def seal(self, modules: Sequence[ModuleType], *, seldom: Sequence[ModuleType] = ()) -> None:
+    def seal(
+        self,
+        modules: Sequence[ModuleType],
+        *,
+        in_time: Sequence[ModuleType] | None = None,
+        seldom: Sequence[ModuleType] = (),
+    ) -> None:
         """Let nothing be replaced in more modules; call it before any technique of their family is imported.
 
         Args:
             modules: Looked at after every call.
+            in_time: Those of them that are looked at after calls whose check is itself in time that is measured
+                (``watch``); None: all.
             seldom: Looked at in ``check`` alone, for what is too much to be looked at in time that is measured.
         """
-        self._seal.add(modules)
+        self._seal.add(modules, in_time=in_time)
         if seldom:
             self._seldom = self._seldom or Seal(tensors=self._tensors)
             self._seldom.add(seldom)
 
     @contextmanager
-    def watch(self, *, building: bool = False, library: bool = False) -> Iterator[None]:
+    def watch(
+        self, *, building: bool = False, library: bool = False, in_time: bool = False
+    ) -> Iterator[None]:
         """Run a technique's code inside the fences.
 
         Args:
             building: A compiler may run: it starts processes and writes its caches. Never while calls are timed.
             library: PyTorch's own modules may use ``torch.distributed``, for techniques that stand for the library.
+            in_time: The check is in time that is measured: it looks at what the call rests on. ``check`` has to follow
+                before anything else is used.
 
         Raises:
             ContractBreachError: It tried something forbidden, even when it swallowed the refusal.
@@ -114,7 +126,8 @@ class Guard:
             raise
         finally:
             self.close()
-            self._replaced = self._seal.restore()  # also when it raises: the next technique is not to blame
+            # also when it raises: the next technique is not to blame
+            self._replaced = self._seal.restore(in_time=in_time and sys.exc_info()[0] is None)
         self._judge()
 
     @contextmanager

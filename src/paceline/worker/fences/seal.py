@@ -76,30 +76,43 @@ class Seal:
         functions = [*FUNCTIONS, *(tensors.FUNCTIONS if tensors else ())]
         self._functions = [(owner, name, getattr(owner, name)) for owner, name in functions]
         self._namespaces: list[_Namespace] = []
+        self._in_time: list[_Namespace] = []
         self._modules: set[str] = set()
         self.add(modules)
         self._table = tensors.table if tensors else None
         self._operators = {name: tensors.table(name) for name in tensors.OPERATORS} if tensors else {}
 
-    def add(self, modules: Sequence[ModuleType]) -> None:
-        """Take more modules into the picture; those that are in it stay as they were."""
+    def add(self, modules: Sequence[ModuleType], *, in_time: Sequence[ModuleType] | None = None) -> None:
+        """Take more modules into the picture; those that are in it stay as they were.
+
+        Args:
+            modules: All of them.
+            in_time: Those that are looked at in time that is measured; None: all.
+        """
+        often = {module.__name__ for module in (modules if in_time is None else in_time)}
         for module in modules:
             if module.__name__ in self._modules:
                 continue
             self._modules.add(module.__name__)
-            self._namespaces.append(_Namespace(module.__name__, module))
+            found = [_Namespace(module.__name__, module)]
             for value in vars(module).values():
                 if isinstance(value, type) and value.__module__ == module.__name__ != "builtins":
-                    self._namespaces.append(_Namespace(f"{module.__name__}.{value.__name__}", value))
+                    found.append(_Namespace(f"{module.__name__}.{value.__name__}", value))
+            self._namespaces += found
+            self._in_time += found if module.__name__ in often else []
 
-    def restore(self) -> list[str]:
-        """Put back what was replaced, lest the next technique be blamed; return its names."""
+    def restore(self, *, in_time: bool = False) -> list[str]:
+        """Put back what was replaced, lest the next technique be blamed; return its names.
+
+        Args:
+            in_time: Look only at what is looked at in time that is measured.
+        """
         replaced: list[str] = []
         for owner, name, original in self._functions:
             if getattr(owner, name) is not original:
                 _setattr(owner, name, original)
                 replaced.append(f"{getattr(owner, '__name__', owner)}.{name}")
-        for namespace in self._namespaces:
+        for namespace in self._in_time if in_time else self._namespaces:
             if namespace.is_as_before():
                 continue
             for name in namespace.different():

@@ -29,7 +29,8 @@ def load_techniques(blocks: list[dict[str, Any]], job: Path, guard: Guard) -> di
     for name, operations in sorted(by_runner.items()):
         runner = importlib.import_module(name)
         if hasattr(runner, "sealed"):
-            guard.seal(runner.sealed(operations))
+            in_time = runner.sealed_in_time(operations) if hasattr(runner, "sealed_in_time") else None
+            guard.seal(runner.sealed(operations), in_time=in_time)
         if hasattr(runner, "sealed_seldom"):
             guard.seal((), seldom=runner.sealed_seldom(operations))
     for key in sorted(wanted):

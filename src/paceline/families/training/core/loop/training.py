@@ -119,6 +119,7 @@ class Loop:
                 if step + 1 in self.evaluate_after:
                     session.device.synchronize()
                     copying = _clock_ns()
+                    session.guard.check()
                     # Training time alone: copies, counts of memory and callbacks' time are taken off.
                     spent = elapsed_ns + copying - opened - (self._excluded_ns - excluded)
                     self._copy(step + 1, spent * 1e-9, sent)
@@ -127,6 +128,7 @@ class Loop:
             # After the device is idle: a window ends with its own work and not with what was merely issued.
             own_ns = _clock_ns() - opened - (self._excluded_ns - excluded)
             elapsed_ns += own_ns
+            session.guard.check()  # of all that is sealed: in a step it would be on the clock
             self._close_window(own_ns, comm.take_split())
             yield window
         self._note_peak()
@@ -158,7 +160,7 @@ class Loop:
         for callback in after_backward:
             callback.before_step(step)
         before = sent[:]  # by receiver: pass_link_bytes is of the pair that carries most
-        with self.sandbox.watch():
+        with self.sandbox.watch(in_time=True):
             with keeping:
                 begin = clock()
                 if self.extra_s:

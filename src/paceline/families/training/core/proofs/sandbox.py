@@ -37,9 +37,10 @@ class Sandbox:
     compiles: bool = False
     """Whether a compiler may run in its proofs: its layers may meet shapes or wrappers that are new."""
 
-    def watch(self, *, proving: bool = False) -> AbstractContextManager[None]:
-        """Return the fences for its code."""
-        return self.session.guard.watch(building=proving and self.compiles, library=self.library)
+    def watch(self, *, proving: bool = False, in_time: bool = False) -> AbstractContextManager[None]:
+        """Return the fences for its code; in time they look at what a step rests on, and ``check`` at the rest."""
+        building = proving and self.compiles
+        return self.session.guard.watch(building=building, library=self.library, in_time=in_time)
 
     def weights(self) -> list[Tensor]:
         """Return the weights that it would ship.

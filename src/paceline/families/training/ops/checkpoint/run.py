@@ -11,14 +11,14 @@ from paceline.families.training.core.loop import measurement
 from paceline.families.training.core.loop.callback import Callback, Trial
 from paceline.families.training.core.loop.strategy import Strategy
 from paceline.families.training.core.proofs import gate
-from paceline.families.training.core.sealed import sealed
+from paceline.families.training.core.sealed import sealed, sealed_in_time
 from paceline.families.training.ops.checkpoint.metrics import METRICS
 from paceline.families.training.ops.checkpoint.proof import prove_checkpoints
 from paceline.families.training.ops.checkpoint.saving import CheckpointingCallback
 from paceline.families.training.ops.checkpoint.setting import SavingSetting, clear, make_root
 from paceline.worker.ranks.session import Block, Session
 
-__all__ = ["run_block", "sealed"]
+__all__ = ["run_block", "sealed", "sealed_in_time"]
 
 
 IMPORTED_EARLY = library

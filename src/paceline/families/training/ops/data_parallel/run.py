@@ -18,7 +18,7 @@ from paceline.families.training.core.loop.strategy import Strategy, all_batches,
 from paceline.families.training.core.own.checks import own_data, own_setting
 from paceline.families.training.core.own.setting import OwnSetting
 from paceline.families.training.core.planning.parameters import NONE, OWN_MODEL, is_own_data
-from paceline.families.training.core.sealed import sealed
+from paceline.families.training.core.sealed import sealed, sealed_in_time
 from paceline.families.training.ops.data_parallel.gap import add_gap_closed
 from paceline.families.training.ops.data_parallel.gate import prove
 from paceline.families.training.ops.data_parallel.gradient_probe import Riding
@@ -27,7 +27,7 @@ from paceline.families.training.ops.data_parallel.metrics import METRICS
 from paceline.families.training.ops.data_parallel.returning import Return
 from paceline.worker.ranks.session import Block, Session
 
-__all__ = ["run_block", "sealed"]
+__all__ = ["run_block", "sealed", "sealed_in_time"]
 
 
 def load(params: Mapping[str, Any]) -> Corpus:

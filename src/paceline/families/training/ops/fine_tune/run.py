@@ -14,14 +14,14 @@ from paceline.families.training.core.loop import measurement
 from paceline.families.training.core.loop.callback import Callback, Trial
 from paceline.families.training.core.loop.strategy import Strategy, load_data
 from paceline.families.training.core.proofs import gate
-from paceline.families.training.core.sealed import sealed
+from paceline.families.training.core.sealed import sealed, sealed_in_time
 from paceline.families.training.ops.fine_tune import joining
 from paceline.families.training.ops.fine_tune.metrics import METRICS
 from paceline.families.training.ops.fine_tune.pretraining import pretrained
 from paceline.families.training.ops.fine_tune.setting import TRAINABLE, TuningSetting
 from paceline.worker.ranks.session import Block, Session
 
-__all__ = ["run_block", "sealed"]
+__all__ = ["run_block", "sealed", "sealed_in_time"]
 
 
 def load(params: Mapping[str, Any]) -> Corpus:

@@ -10,12 +10,12 @@ from paceline.families.training.core.data.setting import Setting
 from paceline.families.training.core.loop import measurement
 from paceline.families.training.core.loop.callback import Callback, Trial
 from paceline.families.training.core.loop.strategy import Strategy
-from paceline.families.training.core.sealed import sealed
+from paceline.families.training.core.sealed import sealed, sealed_in_time
 from paceline.families.training.ops.pipeline_parallel.metrics import METRICS
 from paceline.families.training.ops.pipeline_parallel.passes import Passes
 from paceline.worker.ranks.session import Block, Session
 
-__all__ = ["run_block", "sealed"]
+__all__ = ["run_block", "sealed", "sealed_in_time"]
 
 
 def prepare(session: Session, block: Block, setting: Setting) -> Setting:
