@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
@@ -12,6 +14,7 @@ from paceline.families.serving.core.client_figures import accounting, settled
 from paceline.families.serving.core.load.log.entries import Entry
 from paceline.families.serving.core.load.log.outcomes import outcome_of
 from paceline.families.serving.core.load.log.prompts import unlike_asked
+from paceline.families.serving.core.workloads.text_tokens import load_tokenizer, tokenizer_folder
 from paceline.workflows.load_presets import parse_sweep
 
 assert load.name == "load"
@@ -45,6 +48,31 @@ def test_a_header_that_none_may_be_is_refused_before_a_server_is_asked() -> None
     told = CliRunner().invoke(application, ["load", "http://127.0.0.1:1", "--header", "A B=c"])
     assert isinstance(told.exception, UserError)
     assert "A B" in str(told.exception)
+
+
+def test_a_tokenizer_is_named_by_its_folder_or_its_name_on_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizers = pytest.importorskip("tokenizers", reason="a tokenizer needs tokenizers: make dev")
+    constants = pytest.importorskip(
+        "huggingface_hub.constants", reason="names of the hub need huggingface_hub: make dev"
+    )
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    kept = tmp_path / "models--some--model"
+    (kept / "refs").mkdir(parents=True)
+    (kept / "refs" / "main").write_text(commit)
+    folder = kept / "snapshots" / commit
+    folder.mkdir(parents=True)
+    core = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "<unk>": 1}, unk_token="<unk>"))
+    core.save(str(folder / "tokenizer.json"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert load_tokenizer(tokenizer_folder(str(folder))).name == "some/model@0123456789ab"
+    assert tokenizer_folder("some/model") == folder
+    with pytest.raises(UserError, match="neither a folder here nor a tokenizer that the hub gives"):
+        tokenizer_folder("some/other")
+    with pytest.raises(UserError, match="no such file or folder"):
+        tokenizer_folder("/no/such/folder")
 
 
 @pytest.mark.parametrize("text", ["concurrency:1.5", "concurrency:nan", "concurrency:0", "1,,2"])

@@ -16,6 +16,7 @@ from paceline.base.techniques.technique import valid_name
 from paceline.base.units import parse_duration
 from paceline.cli.options import together
 from paceline.families.serving.core.workloads.drawn import calls_together
+from paceline.families.serving.core.workloads.text_tokens import tokenizer_folder
 from paceline.workflows.load import KEYS, Asked
 from paceline.workflows.load_presets import FORMS, objectives, parse_sweep, traffic_of
 
@@ -113,8 +114,8 @@ server_options = together(
     ),
     _per_server(
         "--tokenizer",
-        type=click.Path(exists=True, path_type=Path),
-        help="The model's folder, or a tokenizer.json; default: the server's own count.",
+        metavar="FOLDER|NAME",
+        help="The model's folder, a tokenizer.json, or its name on the hub; default: the server's own count.",
     ),
     click.option("--no-verify", is_flag=True, help="Trust whoever answers over TLS."),
     click.option(
@@ -203,9 +204,9 @@ def traffic_and_sweep(options: dict[str, Any]) -> tuple[dict[str, Any], tuple[st
                 "conversations are cut by their tokens, which nobody counts here",
                 where=f"--preset={options['preset']}",
                 expected="the model's tokenizer",
-                fix="--tokenizer=FOLDER of the model, or its tokenizer.json",
+                fix="--tokenizer=FOLDER of the model, its tokenizer.json, or its name on the hub",
             )
-        traffic["tokenizer"] = str(options["tokenizer"][0].absolute())
+        traffic["tokenizer"] = str(tokenizer_folder(options["tokenizer"][0]))
     return traffic, swept
 
 
@@ -279,7 +280,7 @@ def asked_of(number: int, url: str, count: int, options: dict[str, Any]) -> Aske
         key_header=options["key_header"],
         authorities=options["authorities"],
         verify=not options["no_verify"],
-        tokenizer=own("tokenizer"),
+        tokenizer=tokenizer_folder(given) if (given := own("tokenizer")) else None,
         start=own("start", ""),
         stop=own("stop", ""),
         ready=duration_of("--ready", own("ready", "10min")),
