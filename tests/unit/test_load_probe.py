@@ -12,7 +12,14 @@ from warm import Warm, warm
 
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_USAGE
 from paceline.families.serving.core.load import processes
-from paceline.families.serving.core.load.probe import Access, ServerError, UnreachableServerError, find_server
+from paceline.families.serving.core.load.probe import (
+    Access,
+    BusyServerError,
+    ServerError,
+    UnreachableServerError,
+    check_address,
+    find_server,
+)
 from paceline.families.serving.core.load.sending.asking import Asking
 from paceline.families.serving.core.load.sending.target import Tls
 
@@ -147,9 +154,52 @@ def test_where_nobody_answers_the_command_may_succeed_later() -> None:
 
 def test_a_server_that_completes_nothing_is_told_with_all_that_was_tried() -> None:
     with serving(Manners(status=503)) as server:
-        with pytest.raises(ServerError, match="completes no request") as told:
+        with pytest.raises(BusyServerError, match="completes no request") as told:
             find_server(server.url, Access())
         assert "503: too busy" in str(told.value) and "chat" in str(told.value)
+        assert told.value.exit_code == EXIT_INFRASTRUCTURE  # the same command may succeed later
+    with serving(Manners(status=404)) as server, pytest.raises(ServerError, match="completes no request"):
+        find_server(server.url, Access())
+
+
+@pytest.mark.parametrize(
+    ("url", "fix"),
+    [
+        ("::1", "http://[::1]"),
+        ("[::1]:9", "http://[::1]:9"),
+        ("host:80/v1", "http://host:80/v1"),
+        ("127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("ftp://x", None),
+        ("http://", None),
+        ("http://a b", None),
+        ("http://[::1", None),
+        ("http://[zz]:8", None),
+        ("", None),
+    ],
+)
+def test_an_address_that_is_none_names_one_that_is_or_none(url: str, fix: str | None) -> None:
+    with pytest.raises(ServerError, match="no address of a server") as told:
+        check_address(url)
+    assert told.value.exit_code == EXIT_USAGE
+    assert ("fix: " in str(told.value)) == (fix is not None)
+    if fix is not None:
+        assert f"fix: paceline load {fix}" in str(told.value)
+        check_address(fix)
+
+
+@pytest.mark.parametrize("url", ["http://h:99999", "http://h:abc"])
+def test_a_port_that_cannot_be_is_told(url: str) -> None:
+    with pytest.raises(ServerError, match="no port that can be"):
+        check_address(url)
+
+
+def test_a_proxy_of_the_environment_is_left_aside_as_the_load_generator_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with serving(Manners()) as server:
+        assert find_server(server.url, Access()).model == "tiny"
 
 
 def test_a_field_that_nothing_helps_against_is_told() -> None:

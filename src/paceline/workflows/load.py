@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from paceline.base.errors import UserError
-from paceline.families.serving.core.load.probe import APIS, Access, Api, Server, find_server
+from paceline.families.serving.core.load.probe import APIS, Access, Api, Server, check_address, find_server
 from paceline.families.serving.core.load.sending.asking import Asking
 from paceline.families.serving.core.load.sending.target import Tls
 from paceline.families.serving.core.load.words import WORDS
@@ -105,6 +105,8 @@ def _side(asked: Asked, traffic: Mapping[str, Any]) -> Side:
                 where="--header",
                 fix=f"export {asked.key_variable}=…, and --key-header={name} where it is not a bearer's",
             )
+    if not asked.url.startswith(MOCK):
+        check_address(asked.url)
     options: dict[str, Any] = {
         "url": asked.url,
         "leave_out": ",".join(asked.leave_out),
@@ -150,9 +152,14 @@ def _found(asked: Asked, options: Mapping[str, Any], traffic: Mapping[str, Any])
         headers=dict(asked.headers),
     )
     try:
-        asking = Asking(leave_out=asked.leave_out, rename=dict(asked.rename), extra=dict(asked.extra))
+        asking = Asking(
+            leave_out=asked.leave_out,
+            rename=dict(asked.rename),
+            extra=dict(asked.extra),
+            headers=dict(asked.headers),
+        )
     except ValueError as error:
-        raise UserError(str(error), where="--leave-out, --rename or --extra") from None
+        raise UserError(str(error), where="--leave-out, --rename, --extra or --header") from None
     talks = traffic["workload"] == "sessions" or traffic.get("trace_format") == SHAREGPT
     usual: tuple[Api, ...] = ("chat", "completions") if talks else APIS
     apis = (asked.api,) if asked.api else usual

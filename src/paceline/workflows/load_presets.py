@@ -153,7 +153,7 @@ def parse_sweep(text: str) -> tuple[str, list[Any]]:
         if kind == "rate":
             return "rate_per_s", [_positive(v) for v in values.split(",")]
         if kind == "concurrency":
-            return "concurrency", [int(_positive(v)) for v in values.split(",")]
+            return "concurrency", [int(_positive(str(int(v)))) for v in values.split(",")]
     except ValueError:
         pass
     raise UserError(

@@ -16,7 +16,13 @@ from paceline.analysis.points import points_of
 from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_OK, UserError
 from paceline.base.units import format_duration
-from paceline.cli.measuring.load_options import asked_of, load_options, server_options, traffic_and_sweep
+from paceline.cli.measuring.load_options import (
+    asked_of,
+    duration_of,
+    load_options,
+    server_options,
+    traffic_and_sweep,
+)
 from paceline.cli.options import (
     json_option,
     machine_options,
@@ -78,7 +84,7 @@ def load(urls: tuple[str, ...], **options: Any) -> None:
         sweep=sweep,
         margin=options["margin"] if options["margin"] is not None else MARGIN,
         launches=options["launches"] or 1,
-        budget=options["budget"],
+        budget=duration_of("--budget", options["budget"]),
     )
     if options["save_suite"] is not None:
         options["save_suite"].write_text(text, encoding="utf-8")
@@ -151,7 +157,7 @@ def _report(outcome: Outcome, options: dict[str, Any]) -> int:
         return exit_code(outcome)
     record = read_record(outcome.path)
     points = points_of(record)
-    lost = _lost(record)
+    lost = [] if exit_code(outcome) else _lost(record)
     if options["as_json"]:
         print_json(_facts(outcome, record))
     else:
@@ -166,8 +172,12 @@ def _report(outcome: Outcome, options: dict[str, Any]) -> int:
 
 
 def _lost(record: RunRecord) -> list[str]:
-    """Say which of the first figures have no value, since too few calls were completed."""
+    """Say which servers have no number at all, and which first figures have none since too few calls were completed."""
     found: dict[str, None] = {}
+    for label in dict.fromkeys(m.label for m in record.measurements):
+        own = [m for m in record.measurements if m.label == label]
+        if all(m.value is None for m in own):
+            found |= dict.fromkeys(f"{label}: no number: {reason}" for m in own if (reason := m.reason))
     for m in record.measurements:
         for name, reason in (m.absent or {}).items():
             if name in ("ttft_p50", "tpot_p50", "e2e_mean") and reason.startswith("too many"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ import click
 
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
+from paceline.base.techniques.technique import valid_name
 from paceline.base.units import parse_duration
 from paceline.cli.options import together
+from paceline.families.serving.core.workloads.drawn import calls_together
+from paceline.families.serving.core.workloads.text_tokens import tokenizer_folder
 from paceline.workflows.load import KEYS, Asked
 from paceline.workflows.load_presets import FORMS, objectives, parse_sweep, traffic_of
 
@@ -110,8 +114,8 @@ server_options = together(
     ),
     _per_server(
         "--tokenizer",
-        type=click.Path(exists=True, path_type=Path),
-        help="The model's folder, or a tokenizer.json; default: the server's own count.",
+        metavar="FOLDER|NAME",
+        help="The model's folder, a tokenizer.json, or its name on the hub; default: the server's own count.",
     ),
     click.option("--no-verify", is_flag=True, help="Trust whoever answers over TLS."),
     click.option(
@@ -176,11 +180,11 @@ def traffic_and_sweep(options: dict[str, Any]) -> tuple[dict[str, Any], tuple[st
         traffic["arrivals"] = options["arrivals"] or traffic.get("arrivals", "poisson")
         if options["rate"] is not None or searching:
             traffic["rate_per_s"] = options["rate"] if options["rate"] is not None else FIRST_RATE
-            if traffic["rate_per_s"] <= 0:
+            if not 0 < traffic["rate_per_s"] < math.inf:
                 raise UserError(
                     f"{number_of(options['rate'], 'call', form='g')} a second",
                     where="--rate",
-                    expected="a number above 0",
+                    expected="a finite number above 0",
                 )
     elif options["arrivals"] is not None:
         raise UserError("arrivals need a rate", where=f"--arrivals={options['arrivals']}", fix="--rate 1")
@@ -189,6 +193,7 @@ def traffic_and_sweep(options: dict[str, Any]) -> tuple[dict[str, Any], tuple[st
         if swept is None:
             traffic["concurrency"] = options["concurrency"] or CONCURRENCY
     traffic["requests"] = _requests(options, traffic, searching)
+    _check_places(options, traffic, swept)
     traffic |= objectives(options["slo"])
     traffic |= {"until_saturated": True} if searching else {}
     traffic |= {"warm_up_calls": options["warm_up"], "client_processes": options["client_processes"]}
@@ -199,10 +204,41 @@ def traffic_and_sweep(options: dict[str, Any]) -> tuple[dict[str, Any], tuple[st
                 "conversations are cut by their tokens, which nobody counts here",
                 where=f"--preset={options['preset']}",
                 expected="the model's tokenizer",
-                fix="--tokenizer=FOLDER of the model, or its tokenizer.json",
+                fix="--tokenizer=FOLDER of the model, its tokenizer.json, or its name on the hub",
             )
-        traffic["tokenizer"] = str(options["tokenizer"][0].absolute())
+        traffic["tokenizer"] = str(tokenizer_folder(options["tokenizer"][0]))
     return traffic, swept
+
+
+def _check_places(
+    options: dict[str, Any], traffic: dict[str, Any], swept: tuple[str, Sequence[Any]] | None
+) -> None:
+    """Check that a closed loop's places can be taken.
+
+    Raises:
+        UserError: There are fewer places than processes that share them, or fewer calls or sessions than places.
+    """
+    if traffic["arrivals"] != "closed":
+        return
+    places = [int(n) for n in (swept[1] if swept else [traffic["concurrency"]])]
+    processes = options["client_processes"]
+    if processes > min(places):
+        raise UserError(
+            f"{number_of(processes, 'process', 'processes')} share {number_of(min(places), 'place')} of a closed loop",
+            where=f"--client-processes={processes}",
+            expected=f"at most {min(places)}: each has a place of its own",
+        )
+    # A file's sessions have as many calls as they have.
+    together = 1 if traffic["workload"] == "trace" else calls_together(traffic)
+    if traffic["requests"] < max(places) * together:
+        each = "" if together == 1 else f", each a session of {together}"
+        raise UserError(
+            f"{number_of(traffic['requests'], 'call')} cannot take {number_of(max(places), 'place')} of a closed loop"
+            + each,
+            where="--requests",
+            expected=f"{max(places) * together} or more, better ten times as many",
+            fix=f"--requests {10 * max(places) * together}",
+        )
 
 
 def _requests(options: dict[str, Any], traffic: dict[str, Any], searching: bool) -> int:
@@ -233,7 +269,7 @@ def asked_of(number: int, url: str, count: int, options: dict[str, Any]) -> Aske
 
     return Asked(
         url=url,
-        name=own("name"),
+        name=_name(own("name")),
         model=own("model"),
         api=options["api"],
         leave_out=tuple(n for item in options["leave_out"] for n in item.split(",")),
@@ -244,11 +280,32 @@ def asked_of(number: int, url: str, count: int, options: dict[str, Any]) -> Aske
         key_header=options["key_header"],
         authorities=options["authorities"],
         verify=not options["no_verify"],
-        tokenizer=own("tokenizer"),
+        tokenizer=tokenizer_folder(given) if (given := own("tokenizer")) else None,
         start=own("start", ""),
         stop=own("stop", ""),
-        ready=own("ready", "10min"),
+        ready=duration_of("--ready", own("ready", "10min")),
     )
+
+
+def duration_of(option: str, text: str) -> str:
+    """Return a duration as it was written.
+
+    Raises:
+        UserError: It is none.
+    """
+    try:
+        parse_duration(text)
+    except ValueError as error:
+        raise UserError(str(error), where=option, expected="90s or 10min") from None
+    return text
+
+
+def _name(name: str | None) -> str | None:
+    if name is not None and not valid_name(name):
+        raise UserError(
+            f"'{name}' is no name of a server", where="--name", expected="lower-case letters, digits, '-'"
+        )
+    return name
 
 
 def _pairs(option: str, items: Sequence[str]) -> dict[str, str]:

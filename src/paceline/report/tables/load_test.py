@@ -31,6 +31,8 @@ ROWS: tuple[tuple[str, str], ...] = (
     ("failed", "share that failed"),
     ("max_rate", "highest rate that meets the objectives"),
 )
+FAILING = "too many calls failed"
+"""How the reason begins for which a metric has no value though it might have one."""
 WORKLOADS: Mapping[str, str] = {
     "independent": "independent calls",
     "sessions": "sessions",
@@ -52,8 +54,9 @@ def _table(point: Point, comparisons: Sequence[Comparison]) -> Table:
     for label in others:
         headers += [f"{label} against {labels[0]}", "verdict"]
     rows = []
+    lacking = _lacking(point)
     for metric, title in ROWS:
-        if not any((label, metric) in point.cells for label in labels):
+        if not any((label, metric) in point.cells or metric in lacking for label in labels):
             continue
         row = [title, *(_value(point, label, metric) for label in labels)]
         for label in others:
@@ -61,7 +64,7 @@ def _table(point: Point, comparisons: Sequence[Comparison]) -> Table:
             row += [ABSENT, ""] if c is None else [_effect(c), verdict_text(c)]
         rows.append(tuple(row))
     rows = rows or [("no figure", *([ABSENT] * (len(headers) - 1)))]
-    notes = [_objectives(point), *(note for label in labels for note in _notes(point, label))]
+    notes = [_objectives(point), _window(point), *(note for label in labels for note in _notes(point, label))]
     notes += _alike(point, labels)
     return Table(
         title=_title(point),
@@ -93,7 +96,8 @@ def _effect(comparison: Comparison) -> str:
 def _title(point: Point) -> str:
     params = point.params
     if params["arrivals"] == "closed":
-        how = f"closed loop of {params['concurrency']} at a time"
+        each = {"sessions": "sessions ", "workflows": "workflows "}.get(str(params["workload"]), "")
+        how = f"closed loop of {params['concurrency']} {each}at a time"
     elif params["arrivals"] == "at-once":
         how = "all at once"
     else:
@@ -102,9 +106,26 @@ def _title(point: Point) -> str:
     return f"{what}: {how}, {number_of(params['requests'], 'call')} a launch"
 
 
+def _lacking(point: Point) -> set[str]:
+    """Return the metrics that have no value in some launch since too many of its calls failed."""
+    measured = [m for cell in point.cells.values() for m in cell.measurements]
+    return {name for m in measured for name, reason in (m.absent or {}).items() if reason.startswith(FAILING)}
+
+
 def _objectives(point: Point) -> str:
     first, each = (format_duration(float(str(point.params[key]))) for key in ("slo_ttft", "slo_tpot"))
     return f"objectives of a call: first token within {first}, then {each} a token (--slo)"
+
+
+def _window(point: Point) -> str:
+    """Say what comes before the figures, and over which time they are."""
+    warm = number_of(int(str(point.params["warm_up_calls"])), "call")
+    over = (
+        ""
+        if point.params["until_saturated"]
+        else "; output tokens are those behind the first tenth of the load"
+    )
+    return f"before each launch {warm} to warm up (--warm-up){over}"
 
 
 def _measurements(point: Point, label: str) -> list[Measurement]:
@@ -126,6 +147,9 @@ def _notes(point: Point, label: str) -> Iterator[str]:
             counted[kind] = counted.get(kind, 0) + int(number)
     if counted:
         yield f"{label}: calls: {format_counts(counted.items())} in {number_of(len(all_of), 'launch')}"
+    reasons = dict.fromkeys(reason for facts in all_of for reason in facts.get("reasons") or ())
+    if reasons:
+        yield f"{label}: {'; '.join(reasons)}"
     last = all_of[-1]
     server, client = last.get("server") or {}, last.get("client") or {}
     if "prompt_tokens" in server:

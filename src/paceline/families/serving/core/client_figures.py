@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,10 @@ from paceline.families.serving.core.load.log.outcomes import (
     quantiles,
     tokens_per_s,
 )
+from paceline.families.serving.core.load.log.reasons import shortened
 
+MOST_REASONS = 4
+"""Of failed calls that a record names."""
 NUM_SHOWN = 24
 """Calls whose instants a record keeps."""
 
@@ -49,7 +53,7 @@ def settled(values: Values, absent: dict[str, str], outcomes: Sequence[Outcome])
         absent["first_answer_p50"] = "no answer thinks"
     for name in [n for n, value in values.items() if value is None or not math.isfinite(value)]:
         del values[name]
-        absent[name] = "too many calls failed, or no answer has two pieces"
+        absent[name] = _why_absent(name, outcomes)
     return {name: {"samples": [value]} for name, value in values.items()}, absent
 
 
@@ -102,12 +106,27 @@ def accounting(outcomes: Sequence[Outcome], counters: Mapping[str, float] | None
         "failed": len(outcomes) - len(ok),
         "dropped": 0,
         "outcomes": counts(outcomes),
+        "reasons": _reasons(outcomes),
         "counted_by": sorted({o.stream.counted_by for o in ok}),
         "warnings": count_warnings([o.stream for o in ok], [o.stream for o in outcomes if not o.ok]),
         **({} if counters is None else {"engine": dict(counters)}),
         "curve": curve,
         "courses": [_instants(o) for o in outcomes[:NUM_SHOWN]],
     }
+
+
+def _why_absent(name: str, outcomes: Sequence[Outcome]) -> str:
+    failed = sum(not o.ok for o in outcomes)
+    if failed:
+        return f"too many calls failed: {failed} of {len(outcomes)}"
+    between = name.startswith(("tpot", "itl", "pace"))
+    return "no answer has two pieces" if between else "nothing was measured in the steady part"
+
+
+def _reasons(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return the reasons of calls that failed, the most frequent first, with their numbers."""
+    told = Counter(f"{o.kind}: {shortened(o.detail or 'no message')}" for o in outcomes if not o.ok)
+    return [f"{number} failed by {reason}" for reason, number in told.most_common(MOST_REASONS)]
 
 
 def _instants(outcome: Outcome) -> dict[str, Any]:

@@ -18,13 +18,14 @@ from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from paceline.base.counting import number_of
-from paceline.base.errors import InfrastructureError, UserError
+from paceline.base.errors import InfrastructureError, PacelineError, UserError
 from paceline.families.serving.core.load.calls import Call, Messages, Workload
 from paceline.families.serving.core.load.log.outcomes import Outcome, outcomes_of
 from paceline.families.serving.core.load.log.reasons import reason_of
 from paceline.families.serving.core.load.processes import SOON_S, run_load
 from paceline.families.serving.core.load.sending.asking import Asking
 from paceline.families.serving.core.load.sending.client import Limits
+from paceline.families.serving.core.load.sending.direct import open_directly
 from paceline.families.serving.core.load.sending.target import Tls
 from paceline.families.serving.core.load.words import WORDS
 
@@ -37,12 +38,18 @@ TRIAL_TOKENS = 4
 SHORT_WORDS, LONG_WORDS = 40, 200
 """Of the two prompts by whose counts words become tokens."""
 MOST_NAMED = 12
+BUSY = re.compile(r"status: (429|5\d\d)\b")
+"""Statuses of servers that may answer later."""
 REFUSALS = (400, 422)
 """Statuses of servers that do not know a field."""
 
 
 class ServerError(UserError):
     """A server cannot be measured as it was asked for."""
+
+
+class BusyServerError(InfrastructureError):
+    """A server refuses all requests for now; the same command may succeed later."""
 
 
 class UnreachableServerError(InfrastructureError):
@@ -103,10 +110,11 @@ def find_server(
     Raises:
         ServerError: The address is none, the key is wrong, there is no such model, or no request is answered.
         UnreachableServerError: Nobody answers there.
+        BusyServerError: It answers, and refuses all requests for now.
     """
-    _check_address(url)
-    bases, listed, head = _bases(url, access)
-    chosen = _model(bases[0], listed, model)
+    check_address(url)
+    bases, listed, head, unlisted = _bases(url, access)
+    chosen = _model(bases[0], listed, model, unlisted)
     asking = asking or Asking()
     refused: list[str] = []
     for base, api in ((base, api) for base in bases for api in apis):
@@ -120,9 +128,18 @@ def find_server(
     raise _no_answer(bases[0], refused, access)
 
 
-def _check_address(url: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme in ("http", "https") and parts.hostname:
+def check_address(url: str) -> None:
+    """Check the address of a server.
+
+    Raises:
+        ServerError: It is none, or holds a secret.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # brackets that hold no address of IPv6
+        parts = urlsplit("")
+    named = re.fullmatch(r"[\w.\-:%]+", parts.hostname or "") is not None
+    if parts.scheme in ("http", "https") and named:
         try:
             port = parts.port
         except ValueError as error:
@@ -138,26 +155,40 @@ def _check_address(url: str) -> None:
             )
         del port
         return
-    bare = url.removeprefix("//")
+    bare = _bracketed(url.removeprefix("//"))
     raise ServerError(
         "it is no address of a server",
         where=url,
         expected="http://HOST:PORT or https://HOST, with /v1 or without; IPv6 as http://[::1]:8000",
-        fix=f"paceline load http://{bare}" if re.match(r"[\w.\-\[\]:]+(/.*)?$", bare) else None,
+        fix=f"paceline load http://{bare}" if re.match(_BARE, bare) else None,
     )
 
 
-def _bases(url: str, access: Access) -> tuple[list[str], list[dict[str, Any]] | None, Mapping[str, str]]:
-    """Return where the interface may lie, the server's models where it lists them, and the headers of that answer."""
+_BARE = r"(?!\w+:/)([\w.\-]+|\[[0-9a-fA-F:.]+\])(:\d+)?(/[^\s/]\S*)?/?$"
+"""An address without a scheme."""
+
+
+def _bracketed(bare: str) -> str:
+    """Return an address of IPv6 in brackets, as addresses of servers have it."""
+    return f"[{bare}]" if re.fullmatch(r"[0-9a-fA-F]*:[0-9a-fA-F:.]*:[0-9a-fA-F:.]*", bare) else bare
+
+
+def _bases(url: str, access: Access) -> tuple[list[str], list[dict[str, Any]] | None, Mapping[str, str], str]:
+    """Return where the interface may lie, the server's models where it lists them, and the headers of that answer.
+
+    The last is what was answered where it lists none.
+    """
     plain = url.rstrip("/")
     bases = [plain] if plain.endswith("/v1") else [f"{plain}/v1", plain]
+    answered = ""
     for base in bases:
         status, body, head = _get(f"{base}/models", access)
         if status in (401, 403):
             raise _no_entry(base, status, body, access)
         if status == 200 and (listed := _listed(body)) is not None:
-            return [base], listed, head
-    return bases, None, {}
+            return [base], listed, head, ""
+        answered = answered or f"status {status}: {reason_of(body)}"
+    return bases, None, {}, answered
 
 
 def _get(address: str, access: Access) -> tuple[int, bytes, Mapping[str, str]]:
@@ -170,7 +201,7 @@ def _get(address: str, access: Access) -> tuple[int, bytes, Mapping[str, str]]:
     request = urllib.request.Request(address, headers=access.head())
     try:
         context = access.tls.context() if address.startswith("https") else None
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=context) as answer:
+        with open_directly(request, timeout_s=TIMEOUT_S, tls=context) as answer:
             return answer.status, answer.read(4_000_000), dict(answer.headers)
     except urllib.error.HTTPError as error:
         return error.code, error.read(100_000), dict(error.headers or {})
@@ -197,7 +228,7 @@ def _listed(body: bytes) -> list[dict[str, Any]] | None:
     return [m | {"id": str(m.get("id", m.get("name", "")))} for m in found]
 
 
-def _model(base: str, listed: list[dict[str, Any]] | None, asked: str | None) -> str:
+def _model(base: str, listed: list[dict[str, Any]] | None, asked: str | None, unlisted: str) -> str:
     names = [m["id"] for m in listed or [] if m["id"]]
     if asked is not None and (not names or asked in names):
         return asked
@@ -211,7 +242,9 @@ def _model(base: str, listed: list[dict[str, Any]] | None, asked: str | None) ->
             f"the server has no model '{asked}'", where=f"{base}/models", expected=f"one of: {shown}"
         )
     raise ServerError(
-        f"the server has {number_of(len(names), 'model')}" if names else "the server lists no models",
+        f"the server has {number_of(len(names), 'model')}"
+        if names
+        else f"the server lists no models{unlisted and f' ({unlisted})'}",
         where=f"{base}/models",
         expected=f"the name of one: {shown}" if names else "the name of its model",
         fix=f"paceline load {base} --model {names[0] if names else 'NAME'}",
@@ -235,12 +268,14 @@ def _ways(asking: Asking) -> Iterator[Asking]:
 def _may_be_a_field(outcome: Outcome) -> bool:
     """Tell whether an answer may be about a field of the request: then another way to ask is worth a try."""
     said = outcome.detail or ""
-    return outcome.kind == "status" and any(re.search(rf"\b{code}\b", said) for code in REFUSALS)
+    refused = outcome.kind == "status" and any(re.search(rf"\b{code}\b", said) for code in REFUSALS)
+    return refused or outcome.kind == "overlong"  # which may know max_tokens by its other name
 
 
 def _without(tried: Asking, asking: Asking) -> str:
     left = [n for n in tried.leave_out if n not in asking.leave_out]
-    return f" without {', '.join(left)}" if left else ""
+    other = [f"{old} as {new}" for old, new in tried.rename.items() if old not in asking.rename]
+    return (f" without {', '.join(left)}" if left else "") + (f" with {', '.join(other)}" if other else "")
 
 
 def _trial(base: str, model: str, api: Api, asking: Asking, access: Access, *, words: int) -> Outcome:
@@ -341,10 +376,23 @@ def _unreachable(address: str, reason: object) -> UnreachableServerError:
     )
 
 
-def _no_answer(base: str, refused: Sequence[str], access: Access) -> ServerError:
+def _no_answer(base: str, refused: Sequence[str], access: Access) -> PacelineError:
     if any(re.search(r"\b(401|403)\b", text) for text in refused):
         return _no_entry(base, 401, refused[-1].encode(), access)
     tried = "".join(f"\n    {text}" for text in refused)
+    if all(BUSY.search(text) for text in refused):
+        return BusyServerError(
+            f"{base}: the server completes no request:{tried}\n"
+            "  expected: a streamed answer; status 429 and those from 500 on may pass\n"
+            "  fix: the same command again, when the server has answered somebody"
+        )
+    if any(": overlong: " in text for text in refused):
+        return ServerError(
+            f"the server writes more tokens than max_tokens:{tried}",
+            where=base,
+            expected="answers of at most as many tokens as are asked for",
+            fix="--rename max_tokens=NAME, or --leave-out max_tokens for answers of any length",
+        )
     return ServerError(
         f"the server completes no request:{tried}",
         where=base,

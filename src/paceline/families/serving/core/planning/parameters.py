@@ -170,7 +170,13 @@ _TRAFFIC: tuple[Parameter, ...] = (
         default=1.0,
         minimum=0.01,
     ),
-    Parameter(name="concurrency", kind="count", doc="Places of a closed loop.", default=8, minimum=1),
+    Parameter(
+        name="concurrency",
+        kind="count",
+        doc="Places of a closed loop; each takes a call, or a session to its end.",
+        default=8,
+        minimum=1,
+    ),
     Parameter(
         name="lengths",
         kind="choice",

@@ -1,14 +1,19 @@
-"""Tokens of text by a tokenizer that lies in a folder; nothing is fetched and no code that lies beside it is run."""
+"""Tokens of text by a tokenizer that lies in a folder; no code that lies beside it is run.
+
+Nothing is fetched but by ``tokenizer_folder``, of a name of the hub, before a run.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paceline.base.account import with_home
 from paceline.base.errors import PrerequisiteError, UserError
 
 FILE = "tokenizer.json"
@@ -21,7 +26,7 @@ class Tokenizer:
     """A tokenizer of a folder."""
 
     name: str
-    """Of the folder."""
+    """Of the folder, or on the hub with the commit."""
     sha256: str
     """Of the files that decide what it does."""
     vocabulary: int
@@ -32,6 +37,51 @@ class Tokenizer:
     def facts(self) -> dict[str, Any]:
         """Return what a record keeps of it."""
         return {"name": self.name, "sha256": self.sha256, "vocabulary": self.vocabulary}
+
+
+def tokenizer_folder(given: str) -> Path:
+    """Return where a tokenizer lies: as named, or the hub's, from its cache or fetched to there.
+
+    Args:
+        given: A path, or a name of the hub: ``NAME`` or ``OWNER/NAME``, with ``@REVISION`` or without.
+
+    Raises:
+        PrerequisiteError: The package that reads the hub is not installed.
+        UserError: There is no such path, and the hub gives none of this name.
+    """
+    path = with_home(given)
+    if path.exists():
+        return path.absolute()
+    if _HUB_NAME.fullmatch(given) is None:
+        raise UserError("there is no such file or folder", where=f"--tokenizer={given}", expected=_EXPECTED)
+    hub = _library("huggingface_hub", path)
+    name, _, revision = given.partition("@")
+    asked = {"repo_id": name, "revision": revision or None, "allow_patterns": [FILE, *OTHERS]}
+    try:
+        try:
+            return Path(hub.snapshot_download(**asked))
+        except Exception:  # no network, or none that leads to the hub
+            return Path(hub.snapshot_download(**asked, local_files_only=True))
+    except Exception as error:  # of the library
+        said = " ".join(str(error).split())[:300] or "no message"
+        raise UserError(
+            f"neither a folder here nor a tokenizer that the hub gives: {type(error).__name__}: {said}",
+            where=f"--tokenizer={given}",
+            expected=_EXPECTED,
+            fix=f"where there is a network: hf download {name} --include 'tokenizer*' --local-dir FOLDER",
+        ) from error
+
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.\-]*(/[\w.\-]+)?(@[\w.\-/]+)?")
+_EXPECTED = "the model's folder, its tokenizer.json, or its name on the hub, such as Qwen/Qwen3-0.6B"
+
+
+def _name_of(folder: Path) -> str:
+    """Return a folder's name; of a snapshot of the hub's cache the model's, with the commit."""
+    kept = folder.parent.parent.name
+    if folder.parent.name == "snapshots" and kept.startswith("models--"):
+        return f"{kept.removeprefix('models--').replace('--', '/')}@{folder.name[:12]}"
+    return folder.name
 
 
 def wrong_path(path: str) -> str | None:
@@ -72,7 +122,7 @@ def _of_file(file: Path) -> Tokenizer:
     core.no_truncation()
     core.no_padding()
     return Tokenizer(
-        name=file.parent.name,
+        name=_name_of(file.parent),
         sha256=_digest([file]),
         vocabulary=core.get_vocab_size(with_added_tokens=True),
         encode=lambda text, special: tuple(core.encode(text, add_special_tokens=special).ids),
@@ -88,7 +138,7 @@ def _of_folder(folder: Path, files: list[Path]) -> Tokenizer:
     except Exception as error:  # of the library, on files of other people
         raise _unreadable(folder, error) from error
     return Tokenizer(
-        name=folder.name,
+        name=_name_of(folder),
         sha256=_digest(files),
         vocabulary=len(core),
         encode=lambda text, special: tuple(
@@ -102,7 +152,7 @@ def _library(name: str, where: Path) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise PrerequisiteError(
-            f"tokens of conversations need the package {name}",
+            f"a tokenizer needs the package {name}",
             where=str(where),
             fix="pip install 'paceline[hf]'",
         ) from error

@@ -297,7 +297,7 @@ def _requests_per_s(outcomes: Sequence[Outcome]) -> float | None:
 
 def _lengths(outcomes: Sequence[Outcome], workload: Workload) -> dict[str, Any]:
     """Return what the server counted beside what was asked for, and a digest of each of the first answers."""
-    prompts = [o.prompt_tokens for o in outcomes if o.ok and o.prompt_tokens is not None]
+    prompts = [o.prompt_tokens for o in outcomes if o.ok and o.prompt_tokens]  # 0: the server does not count
     cached = [o.cached_tokens for o in outcomes if o.ok and o.cached_tokens is not None]
     answers = [o.tokens for o in outcomes if o.ok]
     asked = [c.output_tokens for c in workload.calls]

@@ -9,10 +9,10 @@ import signal
 import subprocess
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from paceline.families.serving.core.load.sending.direct import open_directly
 from paceline.families.serving.core.load.sending.target import Tls
 from paceline.families.serving.core.mock.process import MockServer
 from paceline.families.serving.ops.endpoint.target import Side
@@ -74,7 +74,7 @@ def is_ready(url: str, tls: Tls) -> bool:
     """Return whether a server answers at an address, be it that it wants a key."""
     try:
         context = tls.context() if url.startswith("https") else None
-        with urllib.request.urlopen(f"{url}/models", timeout=5, context=context):
+        with open_directly(f"{url}/models", timeout_s=5, tls=context):
             return True
     except urllib.error.HTTPError as error:
         return error.code < OVERLOADED

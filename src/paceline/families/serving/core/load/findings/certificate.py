@@ -3,10 +3,9 @@
 A run of which no call has a whole answer says nothing of the server's speed either, whoever is to blame.
 
 Limits are the protocol's: a 99th percentile of lateness of at most 5 % of the median time to first token, a rate within
-1 % of the asked one, at least 95 % of the asked concurrency. In a closed loop of calls that follow others (sessions) a
-call waits for a place and a place for a call by nature: there the lateness of the client's event loop counts. Poisson
-arrivals are tested as they were sent: gaps against the exponential distribution (Kolmogorov-Smirnov), their first
-autocorrelation, and the index of dispersion of counts.
+1 % of the asked one, at least 95 % of the asked concurrency. In a closed loop of sessions a place is empty of calls
+while its user thinks: there no concurrency is asked for. Poisson arrivals are tested as they were sent: gaps against
+the exponential distribution (Kolmogorov-Smirnov), their first autocorrelation, and the index of dispersion of counts.
 """
 
 from __future__ import annotations
@@ -109,18 +108,19 @@ def certify(log: Log, outcomes: Sequence[Outcome]) -> Certificate:
     wall_s = max((p.wall_s for p in log.processes), default=0.0)
     cpu_share = max((p.cpu_s / p.wall_s for p in log.processes if p.wall_s > 0), default=0.0)
     held = _mean_concurrency(due) if places is not None else None
-    # Calls that follow others may find no place in a closed loop, and places no call: neither is the client's doing.
+    failing = _failing_share(due) > 1 - MIN_CONCURRENCY_SHARE
+    # A place of a closed loop is a session's while its user thinks, and carries several branches of a workflow.
     following = places is not None and bool(log.header.get("following"))
-    lag_p99 = float(np.quantile(lags, 0.99))
     problems = _unanswered(outcomes)
     first = percentile([o.ttft_s for o in due], 0.5)
     # With a cap calls wait in the client by design; that time is in their latency and no fault of the client's.
     if late_p99 is not None and first is not None and not capped:
-        what, worst = ("the client's event loop was", lag_p99) if following else ("calls were sent", late_p99)
-        problems += _lateness(what, worst, first)
+        problems += _lateness(late_p99, first)
     if asked and sent and not capped:
         problems += _rate_error(asked, sent, gaps=len(due) - 1, first_s=first or 0.0)
-    if places is not None and held is not None and not following and held < MIN_CONCURRENCY_SHARE * places:
+    # Calls that are refused end at once, so that no client could keep their places taken.
+    least = 0.0 if places is None or following or failing else MIN_CONCURRENCY_SHARE * places
+    if held is not None and held < least:
         problems.append(
             f"{number_of(held, 'call was', 'calls were', form='.1f')} under way in the mean instead of {places}"
         )
@@ -131,7 +131,7 @@ def certify(log: Log, outcomes: Sequence[Outcome]) -> Certificate:
         sent=len(due),
         lateness_p50_s=percentile(late, 0.5),
         lateness_p99_s=late_p99,
-        lag_p99_s=lag_p99,
+        lag_p99_s=float(np.quantile(lags, 0.99)),
         lag_max_s=max(lags),
         cpu_share=cpu_share,
         cpu_per_call_s=sum(p.cpu_s for p in log.processes) / max(len(due), 1) if wall_s else 0.0,
@@ -183,13 +183,20 @@ def _rate_error(asked: float, sent: float, *, gaps: int, first_s: float) -> list
     return [f"{number_of(sent, 'call', form='.1f')}/s were sent instead of {asked:.1f}"]
 
 
-def _lateness(what: str, worst_s: float, first_s: float) -> list[str]:
-    """Say that something was too late beside the median time to first token, if it was."""
+def _lateness(worst_s: float, first_s: float) -> list[str]:
+    """Say that calls were sent too late beside the median time to first token, if they were."""
     allowed_s = _allowed_lateness_s(first_s)
     if worst_s <= allowed_s:
         return []
     of = "5 % of the median time to first token"
-    return [f"{what} up to {worst_s * 1e3:.2f} ms late (p99); {allowed_s * 1e3:.2f} ms is {of}"]
+    return [f"calls were sent up to {worst_s * 1e3:.2f} ms late (p99); {allowed_s * 1e3:.2f} ms is {of}"]
+
+
+def _failing_share(due: Sequence[Outcome]) -> float:
+    """Return the share of failed calls among those that were sent before the last whole answer ended."""
+    last_s = max((o.ended_s for o in due if o.ok and o.ended_s is not None), default=0.0)
+    sent = [o for o in due if o.sent_s is not None and o.sent_s < last_s]
+    return sum(not o.ok for o in sent) / max(len(sent), 1)
 
 
 def _mean_concurrency(due: Sequence[Outcome]) -> float | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 import ssl
-import urllib.request
 from collections.abc import Mapping
+
+from paceline.families.serving.core.load.sending.direct import open_directly
 
 MOST_KEPT = 80
 """Series of which a record keeps the change."""
@@ -25,7 +26,7 @@ def read_metrics(address: str, tls: ssl.SSLContext | None = None) -> dict[str, f
         tls: What the connection is secured by.
     """
     try:
-        with urllib.request.urlopen(address, timeout=TIMEOUT_S, context=tls) as answer:
+        with open_directly(address, timeout_s=TIMEOUT_S, tls=tls) as answer:
             text = answer.read(MAX_BYTES).decode("utf-8", "replace")
     except (OSError, ValueError):
         return None

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from paceline.families.serving.core.load.log.deltas import ANSWER, Kind, Output, output_of
-from paceline.families.serving.core.load.log.framing import Chunks, ServerEvent, events_of, unpacked
+from paceline.families.serving.core.load.log.framing import Chunks, EventReader, ServerEvent, unpacked
 from paceline.families.serving.core.load.log.reasons import error_of, reason_of, shortened
 
 DONE = b"[DONE]"
@@ -124,18 +124,50 @@ def read_stream(chunks: Chunks, *, encoding: str | None = None) -> Stream:
         chunks: Instants and bytes.
         encoding: Of the content, as the header says.
     """
-    reading = _Reading()
+    reader = StreamReader()
     try:
         plain = unpacked(chunks, encoding)
     except ValueError as error:
-        plain, reading.problem = (), str(error)
-    if plain is not chunks and reading.problem is None:
-        reading.warnings.add("compressed")
-    for event in events_of(plain):
-        _take(reading, event)
-    if reading.first_ns is None and not (reading.done or reading.problem or reading.failure):
-        reading.failure = _whole_error(b"".join(received for _, received in plain))
-    return _stream(reading)
+        return reader.ended((), problem=str(error))
+    return reader.ended(plain, warnings=() if plain is chunks else ("compressed",))
+
+
+class StreamReader:
+    """Reads an answer while it comes; what it says does not depend on when it was read."""
+
+    def __init__(self) -> None:
+        self._reading = _Reading()
+        self._events = EventReader()
+        self._num_read = 0
+
+    def read(self, chunks: Chunks) -> None:
+        """Read what has come since the last time.
+
+        Args:
+            chunks: Instants and bytes from the answer's first one on, without a content encoding.
+        """
+        for at_ns, received in chunks[self._num_read :]:
+            for event in self._events.feed(at_ns, received):
+                _take(self._reading, event)
+        self._num_read = len(chunks)
+
+    def ended(self, chunks: Chunks, *, problem: str | None = None, warnings: Sequence[str] = ()) -> Stream:
+        """Return the answer, of which nothing more comes.
+
+        Args:
+            chunks: All of it.
+            problem: Why it cannot be read.
+            warnings: What was seen of it elsewhere.
+        """
+        reading = self._reading
+        reading.problem = reading.problem or problem
+        reading.warnings |= set(warnings)
+        self.read(chunks)
+        for event in self._events.close(chunks[-1][0] if chunks else 0):
+            _take(reading, event)
+        if reading.first_ns is None and not (reading.done or reading.problem or reading.failure):
+            reading.failure = _whole_error(b"".join(received for _, received in chunks))
+        return _stream(reading)
 
 
 def _whole_error(body: bytes) -> str | None:

@@ -15,6 +15,8 @@ from paceline.families.serving.core.load.log.outcomes import Outcome
 
 SLACK_TOKENS = 32
 """Tokens that a chat's template may add to a prompt without a word about it."""
+LEAST_SLACK_TOKENS = 4
+"""Tokens that a prompt may lack without a word about it: how many words make up a length is a whole number."""
 SLACK_SHARE = 0.1
 """Share of a prompt's tokens by which lengths, and what was found in a cache, may be off without a word about it."""
 
@@ -44,12 +46,15 @@ def cached_share(outcomes: Sequence[Outcome]) -> float | None:
 
 def unlike_asked(outcomes: Sequence[Outcome]) -> str | None:
     """Say that prompts had other lengths than were meant, by the server's count, or None."""
-    told = [o for o in outcomes if o.ok and o.prompt_tokens is not None and o.asked_prompt_tokens is not None]
+    # No prompt is empty: a server that says 0 does not count.
+    told = [o for o in outcomes if o.ok and o.prompt_tokens and o.asked_prompt_tokens is not None]
     if not told:
         return None
     asked = sum(o.asked_prompt_tokens or 0 for o in told) / len(told)
     read = sum(o.prompt_tokens or 0 for o in told) / len(told)
-    if abs(read - asked) <= max(SLACK_TOKENS, SLACK_SHARE * asked):
+    # A template adds tokens and takes none away.
+    slack = SLACK_TOKENS if read > asked else LEAST_SLACK_TOKENS
+    if abs(read - asked) <= max(slack, SLACK_SHARE * asked):
         return None
     return f"the server counts {number_of(read, 'token', form='.0f')} a prompt, where {asked:.0f} were meant"
 

@@ -1,8 +1,8 @@
 """Sends the calls of one process at their instants, whatever the server does, and keeps the log.
 
 An open loop's calls are due at fixed instants behind the start; nothing that happens meanwhile moves them, and the time
-of a call that could not be sent runs from the instant at which it was due. A closed loop's calls are due when a place
-is free, calls of sessions and workflows when those that they wait for have ended.
+of a call that could not be sent runs from the instant at which it was due. A closed loop's sessions begin when a place
+is free, and keep it to their end; calls that wait for others are due when those have ended, whatever the loop.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import gc
 import os
 import ssl
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from paceline.families.serving.core.load.calls import Call, Prompt, Workload, carried, prompt_lengths
 from paceline.families.serving.core.load.log.entries import COMPLETE, Entry, ProcessFacts
-from paceline.families.serving.core.load.log.events import read_stream
 from paceline.families.serving.core.load.sending.alarm import Alarms
+from paceline.families.serving.core.load.sending.following import Answers
+from paceline.families.serving.core.load.sending.places import Places
 from paceline.families.serving.core.load.sending.redirects import Origin, Place, next_place
 from paceline.families.serving.core.load.sending.target import Target
 from paceline.families.serving.core.load.sending.wire import Connection, SlowedConnection, response_parser
@@ -77,8 +77,7 @@ class Client:
     ) -> None:
         self._target, self._limits, self._part = target, limits, part
         self._calls = {c.number: c for c in workload.share(part, parts)}
-        self._cap = workload.places(part, parts, workload.concurrency or workload.cap)
-        self._closed = workload.concurrency is not None
+        self._free = Places(workload, self._calls.values(), part=part, parts=parts)
         self._warm, self._handicap_s = warm, handicap_s
         self._parser = response_parser()
         # Bytes are made before the start, where that can be: encoding a long prompt takes milliseconds of the event
@@ -96,13 +95,13 @@ class Client:
             )
             for n, c in self._calls.items()
         }
+        self._answers = Answers(self._calls.values(), self.entries)
         self._missing = {n: len(set(c.after)) for n, c in self._calls.items() if c.after}
         self._waiting_for: dict[int, list[int]] = {}
         for number, call in self._calls.items():
             for other in set(call.after):
                 self._waiting_for.setdefault(other, []).append(number)
         self._left = len(self._calls)
-        self._ready: deque[int] = deque()
         self._idle: dict[Origin, list[Connection]] = {}
         self._carrying: dict[int, Connection] = {}
         self._tls = target.tls
@@ -162,31 +161,23 @@ class Client:
             if call.at_s is not None:
                 due_ns = round(call.at_s * 1e9)
                 self._alarms.at(self._origin_ns + due_ns, _later(self._due, call.number, due_ns))
-        if self._closed:
-            self._alarms.at(self._origin_ns, self._fill)
+        self._alarms.at(self._origin_ns, self._pump)
         self._alarms.at(self._origin_ns, self._ring)
         self._alarms.at(self._origin_ns + SWEEP_NS, self._sweep)
         if self._tell is not None:
             self._alarms.at(self._origin_ns + TOLD_NS, self._told)
 
-    def _fill(self) -> None:
-        for call in self._calls.values():
-            if not call.after:
-                self._ready.append(call.number)
-        self._pump()
-
     def _due(self, number: int, due_ns: int) -> None:
         self.entries[number].due_ns = due_ns
-        self._ready.append(number)
+        self._free.add(number)
         self._pump()
 
     def _pump(self) -> None:
         """Send what is due, as far as there are places."""
-        while self._ready and (self._cap is None or self._in_flight < self._cap) and not self._over:
-            number = self._ready.popleft()
+        while not self._over and (number := self._free.next()) is not None:
             entry = self.entries[number]
-            # A closed loop's call is due when there is a place. An open loop's due time is never moved: what it waits
-            # for here is in its latency, which is how coordinated omission is avoided.
+            # A closed loop's session is due when there is a place. An open loop's due time is never moved: what it
+            # waits for here is in its latency, which is how coordinated omission is avoided.
             if entry.due_ns is None:
                 entry.due_ns = _clock_ns() - self._origin_ns
             self._in_flight += 1
@@ -210,6 +201,7 @@ class Client:
 
     def _send(self, connection: Connection, number: int) -> None:
         self._carrying[number] = connection
+        self._answers.sent(number)
         connection.send(self.entries[number], self._requests[number], self._ended)
 
     async def _open(self, number: int | None) -> None:
@@ -232,6 +224,7 @@ class Client:
                 entry.ending, entry.detail = _of_connecting(error), str(error) or type(error).__name__
                 entry.ended_ns = _clock_ns() - self._origin_ns
                 self._ended(entry)
+                self._pump()  # no connection is freed by it, and a closed loop would stand still
             return
         if self._over:
             connection.abandon()
@@ -273,6 +266,8 @@ class Client:
                 self._start(self._open(number))
                 return
         self._in_flight -= 1
+        self._answers.ended(number)
+        self._free.ended(number, sent=True)
         self._settle(number, answered=entry.ending == COMPLETE)
 
     def _send_on(self, entry: Entry) -> bool:
@@ -313,14 +308,14 @@ class Client:
     def _give_up(self, number: int) -> None:
         if self.entries[number].ending == "not_sent":
             self.entries[number].ending = "waited_in_vain"
+            self._free.ended(number, sent=False)
             self._settle(number, answered=False)
 
     def _follow(self, call: Call) -> None:
         if call.carries:
-            before = self.entries[call.after[0]]
-            stream = read_stream(before.chunks, encoding=before.encoding)
-            answer = stream.token_ids if stream.token_ids is not None else stream.text
-            self._prompts[call.number] = carried(self._prompts[call.after[0]], answer, call.prompt)
+            before = call.after[0]
+            answer = self._answers.answer(before)
+            self._prompts[call.number] = carried(self._prompts[before], answer, call.prompt)
             self._requests[call.number] = self._target.request(call, self._prompts[call.number])
         # From when the last of them ended and not from now, so that this client's own delay is not added to the pause.
         last_ns = max(self.entries[n].ended_ns or 0 for n in call.after)
@@ -332,6 +327,7 @@ class Client:
         now_ns = _clock_ns()
         self._lags_s.append((now_ns - self._bell_ns) * 1e-9)
         # From now and not from the last due time: after a pause it must not ring many times at once.
+        self._answers.read_on()
         self._bell_ns = now_ns + BELL_NS
         self._alarms.at(self._bell_ns, self._ring)
 

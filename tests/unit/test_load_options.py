@@ -1,0 +1,117 @@
+"""What ``paceline load`` refuses before it asks any server, and the words that it has for that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from paceline.base.errors import EXIT_USAGE, UserError
+from paceline.cli import application
+from paceline.cli.measuring.load import load
+from paceline.families.serving.core.client_figures import accounting, settled
+from paceline.families.serving.core.load.log.entries import Entry
+from paceline.families.serving.core.load.log.outcomes import outcome_of
+from paceline.families.serving.core.load.log.prompts import unlike_asked
+from paceline.families.serving.core.workloads.text_tokens import load_tokenizer, tokenizer_folder
+from paceline.workflows.load_presets import parse_sweep
+
+assert load.name == "load"
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        (["--rate", "nan"], "--rate"),
+        (["--rate", "inf"], "--rate"),
+        (["--rate", "-1"], "--rate"),
+        (["--client-processes", "3", "--concurrency", "2"], "--client-processes"),
+        (["--client-processes", "2", "--sweep", "concurrency:1,4"], "--client-processes"),
+        (["--requests", "20", "--concurrency", "100"], "--requests"),
+        (["--requests", "20", "--sweep", "concurrency:1,40"], "--requests"),
+        (["--preset", "agent", "--requests", "20", "--concurrency", "4"], "--requests"),
+        (["--preset", "chat", "--requests", "10", "--concurrency", "4"], "--requests"),
+        (["--ready", "soon"], "--ready"),
+        (["--budget", "soon"], "--budget"),
+        (["--name", "Not a label"], "--name"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_option_that_says_it(options: list[str], where: str) -> None:
+    told = CliRunner().invoke(application, ["load", "mock:", *options])
+    assert isinstance(told.exception, UserError), told.output
+    assert told.exception.exit_code == EXIT_USAGE
+    assert where in str(told.exception)
+
+
+def test_a_header_that_none_may_be_is_refused_before_a_server_is_asked() -> None:
+    told = CliRunner().invoke(application, ["load", "http://127.0.0.1:1", "--header", "A B=c"])
+    assert isinstance(told.exception, UserError)
+    assert "A B" in str(told.exception)
+
+
+def test_a_tokenizer_is_named_by_its_folder_or_its_name_on_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizers = pytest.importorskip("tokenizers", reason="a tokenizer needs tokenizers: make dev")
+    constants = pytest.importorskip(
+        "huggingface_hub.constants", reason="names of the hub need huggingface_hub: make dev"
+    )
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    kept = tmp_path / "models--some--model"
+    (kept / "refs").mkdir(parents=True)
+    (kept / "refs" / "main").write_text(commit)
+    folder = kept / "snapshots" / commit
+    folder.mkdir(parents=True)
+    core = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "<unk>": 1}, unk_token="<unk>"))
+    core.save(str(folder / "tokenizer.json"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert load_tokenizer(tokenizer_folder(str(folder))).name == "some/model@0123456789ab"
+    assert tokenizer_folder("some/model") == folder
+    with pytest.raises(UserError, match="neither a folder here nor a tokenizer that the hub gives"):
+        tokenizer_folder("some/other")
+    with pytest.raises(UserError, match="no such file or folder"):
+        tokenizer_folder("/no/such/folder")
+
+
+@pytest.mark.parametrize("text", ["concurrency:1.5", "concurrency:nan", "concurrency:0", "1,,2"])
+def test_a_number_of_places_is_a_whole_one(text: str) -> None:
+    with pytest.raises(UserError, match="no sweep"):
+        parse_sweep(text)
+
+
+def answered(prompt_tokens: int, asked: int) -> Entry:
+    usage = f'{{"prompt_tokens": {prompt_tokens}, "completion_tokens": 1}}'
+    body = f'data: {{"choices": [{{"index": 0, "text": "a"}}], "usage": {usage}}}\n\ndata: [DONE]\n\n'
+    entry = Entry(number=0, tenant="", due_ns=0, asked_tokens=1, asked_prompt_tokens=asked)
+    entry.sent_ns, entry.ended_ns, entry.status, entry.ending = 1, 9, 200, "complete"
+    entry.content_type = "text/event-stream"
+    entry.chunks.append((5, body.encode()))
+    return entry
+
+
+@pytest.mark.parametrize(
+    ("read", "asked", "told"),
+    [(7, 16, True), (15, 16, False), (30, 16, False), (300, 16, True), (0, 16, False), (80, 100, True)],
+)
+def test_prompts_that_lack_tokens_are_told_and_a_template_or_a_server_that_does_not_count_is_not(
+    read: int, asked: int, told: bool
+) -> None:
+    outcome = outcome_of(answered(read, asked))
+    assert outcome.ok, outcome.detail
+    assert (unlike_asked([outcome]) is not None) == told
+
+
+def test_calls_that_failed_are_counted_with_the_server_s_words() -> None:
+    good = outcome_of(answered(16, 16))
+    refused = answered(16, 16)
+    refused.ending, refused.detail = "status", "503: later on"
+    failed = outcome_of(refused)
+    facts = accounting([good, failed, failed])
+    assert facts["reasons"] == ["2 failed by status: 503: later on"]
+    assert accounting([good])["reasons"] == []
+    _, absent = settled({"ttft_p50": None, "tpot_p50": None}, {}, [good, failed, failed])
+    assert absent["ttft_p50"] == "too many calls failed: 2 of 3"
+    _, absent = settled({"tpot_p50": None}, {}, [good])
+    assert absent["tpot_p50"] == "no answer has two pieces"
