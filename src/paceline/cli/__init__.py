@@ -56,6 +56,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "run": ("measuring.run:run", "Measure suites and record the result."),
     "time": ("measuring.timing:time_command", "Time any commands against each other, without a suite file."),
+    "once": (
+        "measuring.once:once",
+        "Measure one technique at one point once, as a program that prints its figures.",
+    ),
     "kernel": (
         "measuring.kernel:kernel",
         "Judge and time kernels in KernelBench's or flashinfer-bench's layout.",
