@@ -24,8 +24,14 @@ READ = [
     *(ROOT / "src" / "paceline" / "report").glob("*.py"),
     *(ROOT / "src" / "paceline" / "cli" / "authoring" / "examples").iterdir(),
 ]
-KEPT = {"exflow-fewer-hops", 'className: "beside"'}
-"""A claim's identity, under which its verdicts go on, and a style of the site."""
+KEPT = {
+    "exflow-fewer-hops",
+    'className: "beside"',
+    "| `alike` | `alike`, `spread`",
+    "| `hops` | `int` |",
+}
+"""A claim's identity, under which its verdicts go on; a style of the site; and in the reference of operations a value
+of the parameter ``pace`` and a field of ``influence.Given``, which are named as other things once were."""
 
 OTHERS_WORDS = re.compile(r"(?<![A-Za-z])(?<!of )(courses?|foils?|custody|desks?)(?![a-z])", re.I)
 """Words that no engineer of the field would look for: it is a curve, a run or a rollout, a control or a baseline,

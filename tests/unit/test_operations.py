@@ -103,9 +103,8 @@ def test_the_choice_of_an_operation_says_what_each_is() -> None:
         name="toy",
         summary="For tests.",
         default_metrics=("x",),
-        asked="What is done",
     )
-    assert family.parameters[0].doc == "What is done: one, one does its work.; other, other does its work.."
+    assert family.parameters[0].doc == "one: one does its work. other: other does its work."
 
 
 def test_one_name_for_two_things_and_contradicting_orders_are_refused() -> None:

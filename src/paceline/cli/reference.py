@@ -15,6 +15,7 @@ from paceline.base.errors import EXIT_CODES
 from paceline.base.families.family import family_names, load_family
 from paceline.cli import COMMANDS
 from paceline.cli.metric_tables import filled
+from paceline.cli.operation_pages import operations_page
 from paceline.report.boards.constants import constants_page
 from paceline.spec import content
 from paceline.spec.profiles.profile import runner_schema
@@ -127,7 +128,12 @@ def constants() -> str:
     return constants_page(sources, command="python -m paceline.cli.reference docs")
 
 
-PAGES = {"cli.md": command_line, "suites.md": grammar, "constants.md": constants}
+PAGES = {
+    "cli.md": command_line,
+    "suites.md": grammar,
+    "constants.md": constants,
+    "operations.md": operations_page,
+}
 
 
 def main(folder: Path) -> None:

@@ -44,7 +44,8 @@ class Operation:
     name: str
     """As suites and ``implements`` of techniques write it; also the name of its folder."""
     summary: str
-    """One sentence for the reference; all of them together are what ``op`` says about itself."""
+    """One whole sentence for lists and for ``docs/operations.md``; all of them together are what ``op`` says of
+    itself."""
     parameters: tuple[Parameter, ...]
     """All parameters that a point of it has, shared ones included, but for ``op`` itself."""
     metrics: tuple[Metric, ...]
@@ -67,6 +68,9 @@ class Operation:
     """Parameters that it has as other operations do, and the only value that they can have with it."""
     arguments: tuple[Argument, ...] = ()
     """Of a technique's ``run``, in order; empty where techniques are called in another way."""
+    interface: str = ""
+    """Class that says which methods of a technique are called with what: ``MODULE:CLASS``, with the module below the
+    family's package. Empty where the harness reads options of techniques and calls nothing."""
     place: int = 0
     """Where it stands among the family's operations in lists and tables; those with one place stand by name."""
     runner: str = ""
@@ -136,7 +140,6 @@ def family_of(
     *,
     name: str,
     summary: str,
-    asked: str | None = None,
     in_order: Sequence[tuple[str, str]] = (),
     computed: Sequence[ComputedMetric] = (),
     **others: Any,
@@ -147,7 +150,6 @@ def family_of(
         operations: All of the family, each with its shared parameters and metrics.
         name: The family's name.
         summary: One line for the reference.
-        asked: What the operations' summaries answer, for the parameter ``op``; default: they stand alone.
         in_order: Pairs of metrics, or of parameters, of different operations: the first stands before the second.
         computed: Metrics of the family that are a file each; they stand behind the operations' own.
         others: Further fields of ``Family``.
@@ -157,11 +159,10 @@ def family_of(
     def rules(params: Params) -> Operation:
         return by_name[str(params[OPERATION_KEY])]
 
-    answers = "; ".join(f"{o.name}, {o.summary}" for o in operations)
     choice = Parameter(
         name=OPERATION_KEY,
         kind="choice",
-        doc=f"{asked}: {answers}." if asked else " ".join(f"{o.name}: {o.summary}" for o in operations),
+        doc=" ".join(f"{o.name}: {o.summary}" for o in operations),
         required=True,
         choices=tuple(by_name),
     )

@@ -19,8 +19,11 @@ class RankRequirements:
     """Of operations that run on several ranks."""
 
     min_ranks: int = 1
+    """Fewest ranks with which it runs."""
     max_ranks: int | None = None
+    """Most ranks with which it runs; None means any number."""
     power_of_two_ranks: bool = False
+    """It runs with 1, 2, 4, 8, … ranks alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +41,7 @@ class DeviceRequirements:
     devices: tuple[str, ...] = ()
     """Accepted device types (cpu, cuda, npu); empty means every device."""
     packages: tuple[str, ...] = ()
-    """Packages beyond torch and numpy, as ``PACKAGE`` reads them; where one is missing, a case is ``unsupported``."""
+    """Packages beyond torch and numpy, as ``triton`` or ``triton>=3.5``; without one a case is ``unsupported``."""
 
 
 @dataclass(frozen=True, kw_only=True)

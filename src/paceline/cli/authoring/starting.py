@@ -81,6 +81,7 @@ def operation_named(name: str, family: str | None) -> tuple[str, Operation]:
         expected=expected_one_of(
             name, found or {k.partition("/")[2] if chosen else k: o for k, o in every.items()}
         ),
+        fix="paceline list operations",
     )
 
 
@@ -95,7 +96,7 @@ def start_of(family: str, operation: str) -> TechniqueSource:
         raise UserError(
             f"no shipped technique implements {operation}: there is nothing to begin from",
             where="--op",
-            fix="paceline kernel --help" if operation == "custom" else "paceline list techniques",
+            fix="paceline kernel --help" if operation == "custom" else "paceline list operations",
         )
     return min(known, key=lambda s: (s.info.paper is not None, _lines(s.path), s.info.name))
 

@@ -15,9 +15,9 @@ from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_OK, EXIT_USAGE, UserError, UserErrors, expected_one_of
 from paceline.base.families.contracts import contract_id
 from paceline.base.families.family import family_names, load_family
-from paceline.base.families.operation import Operation
 from paceline.base.techniques.technique import TechniqueSource
 from paceline.cli.inspection.load_logs import show_definitions
+from paceline.cli.inspection.operations import listed_operations, operation_card, operations_named
 from paceline.cli.options import (
     json_option,
     print_json,
@@ -39,17 +39,18 @@ from paceline.spec.techniques.fence import fence_errors
 from paceline.workflows.choosing import metrics_today
 from paceline.workflows.stores import stores_of
 
-THINGS = ("suites", "techniques", "runners", "families", "metrics", "papers")
+THINGS = ("suites", "techniques", "operations", "runners", "families", "metrics", "papers")
 
 
 @click.command("list")
 @click.argument("what", type=click.Choice(THINGS))
 @json_option
 def list_things(what: str, as_json: bool) -> None:
-    """List things of one kind, one per line with a short description."""
+    """List things of one kind, one per line with a short description; docs/operations.md has operations at length."""
     rows = {
         "suites": _suites,
         "techniques": _techniques,
+        "operations": listed_operations,
         "runners": _runners,
         "families": _families,
         "metrics": _metrics,
@@ -110,7 +111,10 @@ def _papers() -> list[tuple[str, str]]:
 @results_option
 @json_option
 def show(name: str, definitions: bool, results: Path | None, as_json: bool) -> None:
-    """Show one thing by its NAME: a suite, technique, operation, runner, paper, metric, run or record."""
+    """Show one thing by its NAME: a suite, technique, operation, runner, paper, metric, run or record.
+
+    docs/operations.md has all operations, docs/metrics.md all metrics.
+    """
     if definitions:
         show_definitions(name, results, as_json=as_json)
         return
@@ -138,12 +142,12 @@ def _find(name: str, results: Path | None) -> dict[str, Any]:
     matches = [k for k in techniques if name in (k, k.split("/", 1)[1])]
     if matches:
         return _technique_card(techniques[matches[0]])
-    if operations := _operations(name):
+    if operations := operations_named(name):
         if len(operations) > 1:
             raise UserError(
                 f"'{name}' is an operation of several families", expected=f"one of: {', '.join(operations)}"
             )
-        return _operation_card(*operations.popitem())
+        return operation_card(*operations.popitem())
     place, slash, metric = name.rpartition("/")
     name = f"{place}{slash}{metrics_today([metric], say=warn)[0]}"
     metrics = {k: v for k, v in _metrics_by_name().items() if name in (k, k.split("/", 1)[1])}
@@ -157,35 +161,7 @@ def _find(name: str, results: Path | None) -> dict[str, Any]:
         return metrics.get(name) or next(iter(metrics.values()))
     if name in papers:
         return papers[name].model_dump(mode="json", exclude_none=True)
-    return _find_record(name, results, {*suites, *runners, *techniques, *papers})
-
-
-def _operations(name: str) -> dict[str, Operation]:
-    """Return the operations of a name, by family and name."""
-    families = (load_family(family) for family in family_names())
-    every = {f"{f.name}/{key}": found for f in families for key, found in f.operations.items()}
-    return {key: found for key, found in every.items() if name in (key, key.partition("/")[2])}
-
-
-def _operation_card(place: str, operation: Operation) -> dict[str, Any]:
-    """Return what somebody needs to know who writes a technique or a suite of an operation."""
-    family = load_family(place.partition("/")[0])
-    implemented = (s.info for s in content.techniques(family.name).values())
-    return {
-        "operation": operation.name,
-        "family": family.name,
-        "summary": operation.summary,
-        **({"run": [a.text for a in operation.arguments]} if operation.arguments else {}),
-        "parameters": {
-            p.name: p.doc
-            for p in family.parameters_for(operation.name)
-            if p.doc and p.name != family.operation_key
-        },
-        "metrics": [m.name for m in operation.metrics],
-        "techniques": sorted(info.name for info in implemented if operation.name in info.implements),
-        "begin": f"paceline new technique NAME --op {family.name}/{operation.name}",
-        "source": f"src/paceline/families/{family.name}/ops/{operation.name}/",
-    }
+    return _find_record(name, results, {*suites, *runners, *techniques, *papers, *operations_named()})
 
 
 def _technique_card(source: TechniqueSource) -> dict[str, Any]:

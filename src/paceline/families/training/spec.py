@@ -9,7 +9,6 @@ FAMILY = family_of(
     operations_in("paceline.families.training"),
     name="training",
     summary="Training of one language model on several ranks: time, bytes, memory and loss at equal tokens.",
-    asked="What ranks share",
     in_order=(
         ("row_messages", "dispatch_s"),
         ("restore_s", "loss_fall"),

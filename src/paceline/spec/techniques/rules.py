@@ -46,6 +46,7 @@ def technique_errors(source: TechniqueSource, path: Path | None = None) -> Itera
             f"'{info.name}' implements '{operation}', which the {info.family} family does not have",
             where=at("implements"),
             expected=expected_one_of(operation, known),
+            fix="paceline list operations",
         )
     if strangers:
         return

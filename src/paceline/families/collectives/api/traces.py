@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -78,3 +78,13 @@ class TraceFeed:
         """Unmap the files."""
         for mapped in self._maps:
             mapped.close()
+
+
+class Detector(Protocol):
+    """A technique of ``fault_localisation``: ``T(problem, feed, **options)``, polled on rank 0."""
+
+    def poll(self) -> Alarm | None:
+        """Read what is new in the feed; return an alarm, or None where nothing seems wrong.
+
+        It is called about every 50 ms, before the fault, too: an alarm then counts as a false one.
+        """

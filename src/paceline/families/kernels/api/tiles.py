@@ -1,8 +1,12 @@
-"""How matrix products are cut into tiles: sizes, and the order that keeps factors in the cache."""
+"""How matrix products are cut into tiles: sizes, their order, and who predicts what they take."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,3 +132,17 @@ def grouped_order(rows: int, columns: int, group: int) -> list[int]:
         for column in range(columns)
         for row in range(first, min(first + group, rows))
     ]
+
+
+class TimePredictor(Protocol):
+    """A technique of ``tile_choice``: ``T(problem, **options)``.
+
+    Columns of features, F = 10: ``m``, ``n`` and ``k`` of the product, ``tile_m``, ``tile_n`` and ``tile_k``, tiles of
+    the result, products of tiles, bytes of a tile's factors and result, and floating-point operations.
+    """
+
+    def fit(self, features_NF: NDArray[np.float64], times_N: NDArray[np.float64]) -> None:
+        """Learn from N products that were measured: features (N, F), times (N,) in seconds."""
+
+    def predict(self, features_NF: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the times (N,) in seconds of products that were held out: features (N, F)."""

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 SHELL = "/bin/sh"
 GIVEN = "{input}"
@@ -36,6 +37,17 @@ class Program:
     says that the run was wrong. None where it is empty."""
     reported: Mapping[str, str] = field(default_factory=dict)
     """Metrics that the program reports itself: by name where each stands (``reported``)."""
+
+
+class Programmed(Protocol):
+    """A technique of ``execute``: ``T(**options)``."""
+
+    def program(self, given: str) -> Program:
+        """Return what is run at a point whose ``input`` is given.
+
+        Raises:
+            ValueError: An option of the technique cannot be read.
+        """
 
 
 def command_words(text: str, *, given: str = "", shell: bool = False) -> tuple[str, ...]:

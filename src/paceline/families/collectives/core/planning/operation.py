@@ -17,6 +17,7 @@ ROOT = "root"
 class CollectiveOperation(Operation):
     """One collective."""
 
+    interface: str = "api.problem:Collective"
     sharded: bool = False
     """True when S is the sum of n equal shares."""
     # From nccl-tests, doc/PERFORMANCE.md, such as 2(n − 1)/n for an all-reduce.

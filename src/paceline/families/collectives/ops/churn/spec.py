@@ -10,6 +10,7 @@ from paceline.families.collectives.ops.churn.metrics import METRICS
 OPERATION = CollectiveOperation(
     name="churn",
     summary="A sequence of all-reduces during which a peer is killed and another joins.",
+    interface="api.elastic:Elastic",
     place=13,
     parameters=(*SIZED, STEPS),
     metrics=METRICS,

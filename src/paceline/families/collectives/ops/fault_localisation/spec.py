@@ -11,6 +11,7 @@ from paceline.families.collectives.ops.fault_localisation.promises import Detect
 OPERATION = CollectiveOperation(
     name="fault_localisation",
     summary="Training-like steps with one injected fault; who detects it, when, and whom it blames.",
+    interface="api.traces:Detector",
     place=14,
     parameters=PARAMETERS,
     metrics=METRICS,

@@ -13,6 +13,9 @@ from paceline.families.kernels.core.planning.metrics import METRICS
 from paceline.families.kernels.core.planning.parameters import COMMON
 from paceline.families.kernels.core.planning.promises import Compilation, KernelRequirements
 
+INTERFACE = "api.problem:Kernel"
+"""What techniques of timed operations are."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOperation(Operation):
@@ -49,6 +52,7 @@ def timed(
         name=name,
         place=place,
         summary=summary,
+        interface=INTERFACE,
         parameters=(*COMMON, *parameters),
         arguments=arguments,
         metrics=(*METRICS, *metrics),

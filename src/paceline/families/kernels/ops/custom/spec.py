@@ -44,6 +44,7 @@ OPERATION = Operation(
     name="custom",
     place=13,
     summary="What a reference of somebody's computes, in KernelBench's or flashinfer-bench's layout.",
+    interface="api.custom:ModuleKernel",
     parameters=(*COMMON, *PARAMETERS),
     metrics=METRICS,
     properties=Compilation,

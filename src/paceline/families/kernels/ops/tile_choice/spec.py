@@ -29,6 +29,7 @@ OPERATION = Operation(
     name="tile_choice",
     place=12,
     summary="Times of a tiled matrix product at held-out shapes are predicted, and the tile chosen by them.",
+    interface="api.tiles:TimePredictor",
     parameters=(*COMMON, *PARAMETERS),
     metrics=METRICS,
     properties=Compilation,

@@ -9,7 +9,8 @@ from paceline.families.programs.ops.execute.parameters import PARAMETERS
 
 OPERATION = Operation(
     name="execute",
-    summary="a command is run again and again, each time as a new process, in turn with the others.",
+    summary="A command is run again and again, each time as a new process, in turn with the others.",
+    interface="api.program:Programmed",
     parameters=PARAMETERS,
     metrics=METRICS,
     requirements=DeviceRequirements,

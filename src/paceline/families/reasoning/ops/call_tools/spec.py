@@ -25,7 +25,8 @@ def estimate_s(params: Params) -> float:
 OPERATION = Operation(
     name="call_tools",
     place=1,
-    summary="questions take calls of tools that depend on each other, planned by a scripted language model.",
+    summary="Questions take calls of tools that depend on each other, planned by a scripted language model.",
+    interface="api.tool_calls:ToolMethod",
     parameters=PARAMETERS,
     metrics=METRICS,
     requirements=DeviceRequirements,

@@ -25,7 +25,8 @@ def estimate_s(params: Params) -> float | None:
 
 OPERATION = Operation(
     name="solve",
-    summary="questions are answered by traces of one model, of which a technique may draw several.",
+    summary="Questions are answered by traces of one model, of which a technique may draw several.",
+    interface="api.requests:Method",
     parameters=PARAMETERS,
     metrics=METRICS,
     requirements=DeviceRequirements,

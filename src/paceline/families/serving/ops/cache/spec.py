@@ -22,7 +22,8 @@ def estimate_s(params: Params) -> float:
 OPERATION = Operation(
     name="cache",
     place=4,
-    summary="it says what a trained model keeps of the tokens before, and makes keys and values of it.",
+    summary="The technique says what a trained model keeps of the tokens before, and makes keys and values of it.",
+    interface="api.caching:Cache",
     parameters=PARAMETERS,
     metrics=METRICS,
     requirements=DeviceRequirements,

@@ -33,7 +33,8 @@ def estimate_s(params: Params) -> float:
 OPERATION = Operation(
     name="decode",
     place=3,
-    summary="it decodes answers with a draft model beside copies of the target, in virtual time.",
+    summary="The technique decodes answers with a draft model beside copies of the target, in virtual time.",
+    interface="api.speculating:Decoder",
     parameters=PARAMETERS,
     metrics=METRICS,
     requirements=DeviceRequirements,

@@ -26,7 +26,8 @@ def estimate_s(params: Params) -> float:
 OPERATION = Operation(
     name="denoise",
     place=7,
-    summary="it takes the noise out of images on several ranks.",
+    summary="The technique takes the noise out of images on several ranks.",
+    interface="api.denoising:Denoiser",
     parameters=PARAMETERS,
     metrics=METRICS,
     requirements=GroupRequirements,

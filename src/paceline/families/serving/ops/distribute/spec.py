@@ -30,7 +30,8 @@ def estimate_s(params: Params) -> float | None:
 OPERATION = Operation(
     name="distribute",
     place=6,
-    summary="it computes the engine's steps on several ranks; their load is played in virtual time.",
+    summary="The technique computes the engine's steps on several ranks; their load is played in virtual time.",
+    interface="api.distributing:Distributed",
     parameters=PARAMETERS,
     metrics=METRICS,
     properties=Replication,

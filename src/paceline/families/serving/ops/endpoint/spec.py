@@ -49,7 +49,7 @@ def estimate_s(params: Params) -> float | None:
 OPERATION = Operation(
     name="endpoint",
     place=8,
-    summary="calls go to servers that somebody else runs, at their addresses.",
+    summary="Calls go to servers that somebody else runs, at their addresses.",
     parameters=PARAMETERS,
     metrics=METRICS,
     requirements=DeviceRequirements,

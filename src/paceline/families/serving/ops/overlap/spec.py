@@ -36,7 +36,8 @@ def estimate_s(params: Params) -> float:
 OPERATION = Operation(
     name="overlap",
     place=5,
-    summary="it orders a batch's operators on one device, in virtual time from datasheets' rates.",
+    summary="The technique orders a batch's operators on one device, in virtual time from datasheets' rates.",
+    interface="api.overlapping:Ordering",
     parameters=PARAMETERS,
     metrics=METRICS,
     requirements=DeviceRequirements,

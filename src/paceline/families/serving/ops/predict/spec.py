@@ -52,7 +52,8 @@ def estimate_s(params: Params) -> float | None:
 OPERATION = Operation(
     name="predict",
     place=2,
-    summary="it says what configurations of the engine would take, which then are executed.",
+    summary="The technique says what configurations of the engine would take, which then are executed.",
+    interface="api.predicting:Predictor",
     parameters=PARAMETERS,
     metrics=METRICS,
     requirements=EngineRequirements,

@@ -37,7 +37,8 @@ def estimate_s(params: Params) -> float | None:
 
 OPERATION = Operation(
     name="serve",
-    summary="calls go to the reference engine over HTTP, and the technique schedules it.",
+    summary="Calls go to the reference engine over HTTP, and the technique schedules it.",
+    interface="api.scheduling:Scheduler",
     parameters=PARAMETERS,
     metrics=METRICS,
     requirements=EngineRequirements,

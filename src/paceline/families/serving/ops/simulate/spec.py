@@ -30,7 +30,8 @@ def estimate_s(params: Params) -> float | None:
 OPERATION = Operation(
     name="simulate",
     place=1,
-    summary="the technique deploys workers on devices, in virtual time from measured costs.",
+    summary="The technique deploys workers on devices, in virtual time from measured costs.",
+    interface="api.deploying:Deployment",
     parameters=PARAMETERS,
     metrics=METRICS,
     requirements=EngineRequirements,

@@ -22,7 +22,8 @@ def check(params: Params) -> list[str]:
 
 OPERATION = Operation(
     name="checkpoint",
-    summary="sequences again, and the state is saved meanwhile",
+    summary="Ranks train one model on different sequences, and its state is saved meanwhile.",
+    interface="api.checkpointing.replica:CheckpointingReplica",
     place=6,
     parameters=PARAMETERS,
     metrics=METRICS,

@@ -20,7 +20,8 @@ def check(params: Params) -> list[str]:
 
 OPERATION = Operation(
     name="churn",
-    summary="sequences again, in processes of which one is killed and another comes",
+    summary="Peers train one model; one of their processes is killed, and another comes.",
+    interface="api.place:Member",
     place=7,
     parameters=PARAMETERS,
     metrics=METRICS,

@@ -29,7 +29,8 @@ def estimate_s(params: Params) -> float:
 OPERATION = Operation(
     name="coded_gradients",
     place=10,
-    summary="sums of gradients over workers that straggle in bursts: who computes what, in virtual time",
+    summary="Workers that straggle in bursts compute sums of gradients in virtual time; a master says who does what.",
+    interface="api.coding:Master",
     parameters=PARAMETERS,
     metrics=METRICS,
     requirements=DeviceRequirements,

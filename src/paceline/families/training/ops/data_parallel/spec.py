@@ -90,7 +90,8 @@ def footprint(params: Params, module: str, options: Mapping[str, Any]) -> Footpr
 
 OPERATION = Operation(
     name="data_parallel",
-    summary="the sequences of a step",
+    summary="Ranks train one model on different sequences of a step, and exchange gradients or weights.",
+    interface="api.replica:Replica",
     place=0,
     parameters=PARAMETERS,
     metrics=METRICS,

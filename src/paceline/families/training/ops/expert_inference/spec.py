@@ -29,7 +29,8 @@ def check(params: Params) -> list[str]:
 
 OPERATION = Operation(
     name="expert_inference",
-    summary="the same, symbol by symbol and forward alone",
+    summary="Ranks hold different experts of every layer, and a trained model writes symbol by symbol.",
+    interface="api.expert.decoder:ExpertDecoder",
     place=4,
     parameters=PARAMETERS,
     metrics=METRICS,

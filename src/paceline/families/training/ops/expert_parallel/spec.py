@@ -22,7 +22,8 @@ def check(params: Params) -> list[str]:
 
 OPERATION = Operation(
     name="expert_parallel",
-    summary="the experts of every layer",
+    summary="Ranks hold different experts of every layer, and tokens are sent to their experts and back.",
+    interface="api.expert.replica:ExpertReplica",
     place=3,
     parameters=PARAMETERS,
     metrics=METRICS,

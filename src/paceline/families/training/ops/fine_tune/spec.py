@@ -27,7 +27,8 @@ def check(params: Params) -> list[str]:
 
 OPERATION = Operation(
     name="fine_tune",
-    summary="sequences again, of a language that has changed since the model was trained",
+    summary="Ranks train a model further, on sequences of a language that has changed since.",
+    interface="api.replica:Replica",
     place=5,
     parameters=PARAMETERS,
     metrics=METRICS,

@@ -33,7 +33,8 @@ def estimate_s(params: Params) -> float:
 OPERATION = Operation(
     name="influence",
     place=11,
-    summary="whose data helped whom among peers that learn by gossip, against runs without one step of one peer",
+    summary="Peers learn by gossip, and whose data helped whom is held against runs without one step of one peer.",
+    interface="api.influence:Estimator",
     parameters=PARAMETERS,
     metrics=METRICS,
     properties=Influencing,

@@ -62,7 +62,8 @@ def estimate_s(params: Params) -> float:
 OPERATION = Operation(
     name="objective",
     place=9,
-    summary="an objective whose optimum is known: nodes with data of their own send messages in virtual time",
+    summary="Nodes with data of their own seek a known optimum, and send each other messages in virtual time.",
+    interface="api.objective:Optimiser",
     parameters=PARAMETERS,
     metrics=METRICS,
     properties=Optimising,

@@ -21,7 +21,8 @@ def check(params: Params) -> list[str]:
 
 OPERATION = Operation(
     name="pipeline_parallel",
-    summary="the layers of a model",
+    summary="Ranks hold different layers of one model, and a step's sequences go through them in parts.",
+    interface="api.pipeline.executor:PipelineReplica",
     place=1,
     parameters=PARAMETERS,
     metrics=METRICS,

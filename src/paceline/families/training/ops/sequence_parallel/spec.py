@@ -19,7 +19,8 @@ def check(params: Params) -> list[str]:
 
 OPERATION = Operation(
     name="sequence_parallel",
-    summary="the positions of every sequence",
+    summary="Ranks hold different positions of every sequence, and exchange what mixes positions.",
+    interface="api.sequence.replica:SequenceReplica",
     place=2,
     parameters=PARAMETERS,
     metrics=METRICS,
