@@ -41,7 +41,9 @@ class NoFences(Guard):
         pass
 
     @contextlib.contextmanager
-    def watch(self, *, building: bool = False, library: bool = False) -> Iterator[None]:
+    def watch(
+        self, *, building: bool = False, library: bool = False, in_time: bool = False
+    ) -> Iterator[None]:
         """Run code of the candidate's."""
         yield
 
@@ -57,7 +59,9 @@ class NoFences(Guard):
     def check_operators(self) -> None:
         """Judge nothing."""
 
-    def seal(self, modules: Sequence[Any], *, seldom: Sequence[Any] = ()) -> None:
+    def seal(
+        self, modules: Sequence[Any], *, in_time: Sequence[Any] | None = None, seldom: Sequence[Any] = ()
+    ) -> None:
         """Seal nothing."""
 
 
