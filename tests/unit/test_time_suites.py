@@ -14,7 +14,13 @@ from paceline.spec.content import find_runner
 from paceline.spec.plans.plan import Selection, make_plan
 from paceline.spec.profiles.profile import load_runner
 from paceline.spec.suites.suite_file import load_suite
-from paceline.workflows.commands import Asked, require_programs, suite_of, unseen_threads, write_suite
+from paceline.workflows.programs.commands import (
+    Asked,
+    require_programs,
+    suite_of,
+    unseen_threads,
+    write_suite,
+)
 
 
 def labels(*commands: str, **more: Any) -> list[str]:

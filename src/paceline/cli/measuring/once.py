@@ -11,7 +11,7 @@ import click
 from paceline.cli.options import warn
 from paceline.spec.suites.grammar import TIERS, TierName
 from paceline.workflows.choosing import parse_filters
-from paceline.workflows.once import perform_one, prepare_one
+from paceline.workflows.programs.once import perform_one, prepare_one
 
 
 @click.command("once")

@@ -28,7 +28,7 @@ from paceline.records.store.folder import read_record
 from paceline.spec import content
 from paceline.spec.profiles.profile import load_runner
 from paceline.spec.suites.launches import Launches
-from paceline.workflows.commands import (
+from paceline.workflows.programs.commands import (
     Asked,
     missing,
     require_programs,

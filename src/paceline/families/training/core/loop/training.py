@@ -134,14 +134,19 @@ class Loop:
         self._note_peak()
         self.sandbox.check_left()
         trained.sent_bytes = sent
-        trained.sent_to = list(map(float, comm.counters.sent_bytes))
-        trained.messages = float(sum(comm.counters.sent_messages))
-        trained.backend_calls = comm.counters.backend_calls
-        trained.backend_bytes = float(comm.counters.backend_bytes)
+        self._note_counters()
         session.control.barrier()
         trained.carried = self._kernel.end()
         for callback in self.callbacks:
             callback.ended()
+
+    def _note_counters(self) -> None:
+        """Note what was sent in all steps."""
+        trained, counters = self.trained, self.replica.comm.counters
+        trained.sent_to = list(map(float, counters.sent_bytes))
+        trained.messages = float(sum(counters.sent_messages))
+        trained.backend_calls = counters.backend_calls
+        trained.backend_bytes = float(counters.backend_bytes)
 
     def _step(self, step: int, *, last: bool) -> None:
         replica = self.replica

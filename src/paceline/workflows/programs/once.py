@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.analysis.points import Point, points_of
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.families.family import load_family
 from paceline.drivers.machine.devices import on_this_machine
@@ -76,9 +77,9 @@ def prepare_one(
             expected=expected_one_of(label, labels),
             fix=f"paceline plan {suite} says what runs at which point, and why the rest does not",
         )
-    if len({b["suite"] for b in blocks}) > 1 or len(blocks) > 1:
+    if len(blocks) > 1:
         raise UserError(
-            f"'{label}' runs at {len(blocks)} points: {_apart(blocks)}",
+            f"'{label}' runs at {number_of(len(blocks), 'point')}: {_apart(blocks)}",
             where=suite,
             expected="one point",
             fix="name it: --filter KEY=VALUE, once for each key",

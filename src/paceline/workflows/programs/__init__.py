@@ -1,0 +1,1 @@
+"""Programs: commands that are timed, and a technique that is one of them."""
