@@ -36,17 +36,29 @@ def without_torch(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "said"),
     [
-        ("time", "true", "echo", "--launches", "1"),
+        (("time", "true", "echo", "--launches", "1"), "2 ok"),
+        # whether the client was fit for figures is the machine's affair
         (
-            *("load", "mock:first=1ms,gap=1ms", "--preset", "random:8/2"),
-            *("--concurrency", "4", "--requests", "8"),
+            (
+                "load",
+                "mock:first=1ms,gap=1ms",
+                "--preset",
+                "random:8/2",
+                "--concurrency",
+                "4",
+                "--requests",
+                "8",
+            ),
+            "calls: 8 complete",
         ),
     ],
-    ids=lambda words: str(words[0]),
+    ids=["time", "load"],
 )
-def test_a_command_measures(words: tuple[str, ...], tmp_path: Path, without_torch: dict[str, str]) -> None:
+def test_a_command_measures(
+    words: tuple[str, ...], said: str, tmp_path: Path, without_torch: dict[str, str]
+) -> None:
     results = tmp_path / "results"
     ran = subprocess.run(
         command(*words, "--results", results),
@@ -56,9 +68,47 @@ def test_a_command_measures(words: tuple[str, ...], tmp_path: Path, without_torc
         text=True,
         check=False,
     )
+    assert said in ran.stdout, ran.stdout + ran.stderr
+    assert "nobody may import this" not in ran.stdout + ran.stderr
+    assert len(sealed_paths(results)) == 1
+
+
+TECHNIQUE = """
+import numpy as np
+from paceline import technique
+from paceline.families.programs.api.program import Program
+
+
+@technique(name="counted", family="programs", implements=("execute",), summary="prints what numpy counts")
+class Counted:
+    def program(self, given: str) -> Program:
+        from torch import nn
+
+        return Program(argv=("echo", str(int(np.arange(4).sum()) + len(nn.__name__))))
+"""
+
+
+def test_a_technique_of_a_rank_without_torch_may_import_what_computes(tmp_path: Path) -> None:
+    """Their first import replaces, opens and starts much that no technique may: it is the harness that makes it."""
+    results, file = tmp_path / "results", tmp_path / "counted.py"
+    file.write_text(TECHNIQUE)
+    suite = tmp_path / "counted.yaml"
+    suite.write_text(
+        "suite: programs/counted\nversion: 1\nfamily: programs\ndescription: d\nworkload: {op: execute}\n"
+        "baseline: echo\ntechniques: [{technique: command, as: echo, options: {command: echo}}]\n"
+        "protocol: {launches: 1, min_samples: 1, max_seconds: 0.01, warmup: none}\n"
+    )
+    ran = subprocess.run(
+        command("run", suite, "--technique", file, "--results", results),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ran.returncode == EXIT_OK, ran.stdout + ran.stderr
     (path,) = sealed_paths(results)
-    assert {found.status for found in read_record(path).measurements} == {"ok"}
+    found = {m.label: (m.status, m.reason) for m in read_record(path).measurements}
+    assert found == {"echo": ("ok", None), "counted": ("ok", None)}
 
 
 def test_modules_that_measure_import_no_torch(without_torch: dict[str, str]) -> None:

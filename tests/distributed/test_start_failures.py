@@ -101,12 +101,12 @@ def break_engine(job: Path) -> None:
     worker = job / "engine" / "paceline" / "worker"
     (worker / "breaking.py").write_text(BREAK)
     rank = (worker / "ranks" / "rank.py").read_text()
-    begin, joined = "    trace.context(START)\n", "    control_group.synchronise_clocks()\n"
+    begin, joined = "    trace.context(START)\n", "    interface, control_interface = _interfaces()\n"
     assert begin in rank
     assert joined in rank
     rank = rank.replace(begin, f"{begin}    breaking.begin(rank, launch)\n")
     rank = rank.replace(joined, f"    breaking.joined(rank, launch)\n{joined}")
-    rank = rank.replace("import torch\n", "import torch\nfrom paceline.worker import breaking\n", 1)
+    rank = rank.replace("import time\n", "import time\nfrom paceline.worker import breaking\n", 1)
     (worker / "ranks" / "rank.py").write_text(rank)
     launch = (worker / "launch.py").read_text()
     assert "MAX_START_FAILURES = 2" in launch

@@ -69,6 +69,12 @@ def test_rounds_beyond_one_come_in_mirrored_pairs(seconds: float, launch: int, m
     assert len(set(means.values())) == 1
 
 
+@pytest.mark.parametrize(("seconds", "rounds"), [(0.1, 2), (0.16, 2), (0.17, 1), (0.5, 1)])
+def test_calls_of_half_a_launch_are_timed_twice_and_longer_ones_once(seconds: float, rounds: int) -> None:
+    """Three calls in 0.5 s: one more round makes a pair, and no more follow."""
+    assert len(order_of(seconds, launch=0, min_samples=1)) == 3 * rounds
+
+
 def test_a_single_round_takes_no_longer_than_its_calls() -> None:
     assert order_of(3.0, launch=0, min_samples=1) == "ABC"
     assert len(order_of(3.0, launch=0, min_samples=3)) == 6

@@ -178,6 +178,13 @@ class Guard:
         self._num_watched -= getattr(self._active, "on", False)
         self._active.on = False
 
+    def forget(self) -> None:
+        """Put back what was replaced since the last look, where the technique has failed for another reason."""
+        self._seal.restore()
+        if self._seldom:
+            self._seldom.restore()
+        self._replaced = []
+
     def check(self) -> None:
         """Judge what was watched.
 

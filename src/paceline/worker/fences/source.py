@@ -91,12 +91,28 @@ FORBIDDEN_ATTRIBUTES = frozenset(
 share, or to the parts of the communicator that count."""
 
 
+COMPUTING = frozenset({"numpy", "scipy", "torch", "triton"})
+"""Packages that every technique may import; what they do when they are first imported is none of its doing."""
+
+
 def optional_libraries(path: Path) -> list[str]:
     """Return which of the optional libraries a technique's source imports."""
     tree = ast.parse(path.read_bytes(), filename=str(path))
     named = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     named |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     return [library for library in OPTIONAL_LIBRARIES if library in named]
+
+
+def computing_modules(path: Path) -> list[str]:
+    """Return the modules of libraries that compute which a technique's source imports, as it names them."""
+    tree = ast.parse(path.read_bytes(), filename=str(path))
+    named: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            named.add(node.module or "")
+        elif isinstance(node, ast.Import):
+            named |= {alias.name for alias in node.names}
+    return sorted(name for name in named if name.split(".")[0] in COMPUTING)
 
 
 def source_problems(path: Path) -> list[str]:

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from paceline.base.families.family import load_family
 from paceline.base.techniques.requirements import lacking
 from paceline.base.techniques.technique import REGISTRY, read_source
 from paceline.worker.fences.guard import ContractBreachError, Guard
-from paceline.worker.fences.source import optional_libraries, source_problems
+from paceline.worker.fences.source import computing_modules, optional_libraries, source_problems
 from paceline.worker.ranks.session import CaseError, Loaded
 
 
@@ -29,8 +30,9 @@ def load_techniques(blocks: list[dict[str, Any]], job: Path, guard: Guard) -> di
     for name, operations in sorted(by_runner.items()):
         runner = importlib.import_module(name)
         if hasattr(runner, "sealed"):
+            modules = runner.sealed(operations)
             in_time = runner.sealed_in_time(operations) if hasattr(runner, "sealed_in_time") else None
-            guard.seal(runner.sealed(operations), in_time=in_time)
+            guard.seal(modules, in_time=in_time)
         if hasattr(runner, "sealed_seldom"):
             guard.seal((), seldom=runner.sealed_seldom(operations))
     for key in sorted(wanted):
@@ -145,7 +147,7 @@ def _require_packages(path: Path, module: str, name: str) -> None:
 
 
 def _import_libraries(path: Path) -> None:
-    """Import a technique's optional libraries outside of the fences.
+    """Import a technique's optional libraries, and others that no rank may have imported yet, outside of the fences.
 
     Raises:
         CaseError: ``unsupported``: one is not installed here.
@@ -157,6 +159,9 @@ def _import_libraries(path: Path) -> None:
             package = library.split(".")[0]
             reason = f"needs {package}, which is not installed here: pip install {package}"
             raise CaseError("unsupported", reason) from error
+    for name in computing_modules(path):
+        with suppress(ImportError):  # the technique's own import says so
+            importlib.import_module(name)
 
 
 def renewed(module: str, name: str, family: str) -> Any:

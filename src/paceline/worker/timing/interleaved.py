@@ -178,10 +178,12 @@ def _next_batch(series: Sequence[Series], limits: Limits, elapsed_s: float) -> i
     done = len(series[0].samples)
     round_s = elapsed_s / max(done, 1)
     if round_s <= 0:
-        return 2 * limits.min_samples
+        return 2 * limits.min_samples + done % 2
     left = max(limits.max_seconds - elapsed_s, 0.0) / round_s
     batch = int(min(max(left / 8, 2), max(limits.min_samples - done, done / 2, 2)))
-    return batch + (done + batch) % 2
+    if done % 2:  # after a single round: another one makes a pair
+        return batch - 1 + batch % 2
+    return batch + batch % 2
 
 
 def _warm_up(

@@ -15,13 +15,24 @@ from types import ModuleType
 
 from paceline.families.training import api
 from paceline.worker.communication import comm
+from paceline.worker.fences import guard, seal, tensors
 from paceline.worker.timing import split
 
 FAMILY = "paceline.families.training"
 COLLECTIVES = "paceline.families.collectives"
 SHARED = tuple(f"{family}.{room}." for family in (FAMILY, COLLECTIVES) for room in ("core", "api"))
-OF_A_STEP = frozenset({f"{FAMILY}.core.proofs.sandbox", f"{FAMILY}.api.replica", f"{FAMILY}.api.own"})
+OF_A_STEP = frozenset(
+    {
+        f"{FAMILY}.api.absence",
+        f"{FAMILY}.api.own",
+        f"{FAMILY}.api.replica",
+        f"{FAMILY}.core.memory.held",
+        f"{FAMILY}.core.proofs.sandbox",
+    }
+)
 """Modules whose code the harness runs in a step, beside those of the loop and of the operation."""
+SHARED_WITH_OTHERS = (comm, split, guard, seal, tensors)
+"""The communicator, clocks and fences themselves."""
 SLOW_TO_IMPORT = frozenset({f"{FAMILY}.api.checkpointing.library"})
 """PyTorch's distributed checkpoints with DTensor: an operation that needs them imports them itself."""
 
@@ -41,7 +52,7 @@ def sealed(operations: Collection[str]) -> tuple[ModuleType, ...]:
             importlib.import_module(module.name)
     wanted = (*SHARED, *(f"{FAMILY}.ops.{operation}." for operation in operations))
     loaded = sorted(name for name in sys.modules if name.startswith(wanted) and not _is_room_of_core(name))
-    return (comm, split, *(sys.modules[name] for name in loaded))
+    return (*SHARED_WITH_OTHERS, *(sys.modules[name] for name in loaded))
 
 
 def sealed_in_time(operations: Collection[str]) -> tuple[ModuleType, ...]:
@@ -52,7 +63,7 @@ def sealed_in_time(operations: Collection[str]) -> tuple[ModuleType, ...]:
     """
     packages = (f"{FAMILY}.core.loop.", *(f"{FAMILY}.ops.{operation}." for operation in operations))
     loaded = sorted(name for name in sys.modules if name.startswith(packages) or name in OF_A_STEP)
-    return (comm, split, *(sys.modules[name] for name in loaded))
+    return (*SHARED_WITH_OTHERS, *(sys.modules[name] for name in loaded))
 
 
 def _is_room_of_core(name: str) -> bool:

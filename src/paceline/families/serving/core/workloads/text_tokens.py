@@ -9,6 +9,7 @@ import hashlib
 import importlib
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,8 +61,10 @@ def tokenizer_folder(given: str) -> Path:
     try:
         try:
             return Path(hub.snapshot_download(**asked))
-        except Exception:  # no network, or none that leads to the hub
-            return Path(hub.snapshot_download(**asked, local_files_only=True))
+        except Exception as first:  # no network, or none that leads to the hub
+            with suppress(Exception):
+                return Path(hub.snapshot_download(**asked, local_files_only=True))
+            raise first from None  # and not that it is in no cache
     except Exception as error:  # of the library
         said = " ".join(str(error).split())[:300] or "no message"
         raise UserError(

@@ -76,6 +76,7 @@ def run_block(session: Session, block: Block, strategy: Strategy) -> None:
             result["accounting"]["position"] = position
             results.append((case, result))
         except CaseError as error:
+            session.guard.forget()  # what it replaced is not held against the next one
             results.append((case, error))
         finally:
             # In finally: a technique that failed must not leave its memory to the next one's counts.
