@@ -76,6 +76,7 @@ def test_a_command_measures(
 TECHNIQUE = """
 import numpy as np
 from paceline import technique
+from paceline.families.programs.api import aggregation
 from paceline.families.programs.api.program import Program
 
 

@@ -358,7 +358,7 @@ def test_a_tokenizer_that_is_none_is_told(
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(PrerequisiteError) as raised:
         load_tokenizer(folder)
-    assert "need the package tokenizers" in str(raised.value)
+    assert "needs the package tokenizers" in str(raised.value)
     assert "pip install 'paceline[hf]'" in str(raised.value)
 
 

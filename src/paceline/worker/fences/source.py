@@ -104,15 +104,20 @@ def optional_libraries(path: Path) -> list[str]:
 
 
 def computing_modules(path: Path) -> list[str]:
-    """Return the modules of libraries that compute which a technique's source imports, as it names them."""
+    """Return what a technique's source names of libraries that compute, and of what techniques build on.
+
+    The latter may import the former. Some names are those of no module: what is taken from one.
+    """
     tree = ast.parse(path.read_bytes(), filename=str(path))
     named: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level == 0:
-            named.add(node.module or "")
+            named |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             named |= {alias.name for alias in node.names}
-    return sorted(name for name in named if name.split(".")[0] in COMPUTING)
+    return sorted(
+        name for name in named if name.split(".")[0] in COMPUTING or name.startswith("paceline.families.")
+    )
 
 
 def source_problems(path: Path) -> list[str]:

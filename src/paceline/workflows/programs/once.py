@@ -82,7 +82,7 @@ def prepare_one(
             f"'{label}' runs at {number_of(len(blocks), 'point')}: {_apart(blocks)}",
             where=suite,
             expected="one point",
-            fix="name it: --filter KEY=VALUE, once for each key",
+            fix="name it by --filter=KEY=VALUE, once for each key",
         )
     (block,) = blocks
     only: CaseKey = (block["suite"], canonical(block["params"]), label)

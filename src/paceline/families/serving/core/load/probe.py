@@ -391,7 +391,7 @@ def _no_answer(base: str, refused: Sequence[str], access: Access) -> PacelineErr
             f"the server writes more tokens than max_tokens:{tried}",
             where=base,
             expected="answers of at most as many tokens as are asked for",
-            fix="--rename max_tokens=NAME, or --leave-out max_tokens for answers of any length",
+            fix="--rename=max_tokens=NAME, or --leave-out=max_tokens for answers of any length",
         )
     return ServerError(
         f"the server completes no request:{tried}",
