@@ -60,7 +60,7 @@ class Liger:
                 raise UnsupportedError("rounds a token's loss to the dtype of the logits; supports float32")
             self.loss = liger_cross_entropy
         else:
-            from liger_kernel.transformers.functional import liger_fused_linear_cross_entropy  # noqa: PLC0415
+            from liger_kernel.transformers.functional import liger_fused_linear_cross_entropy  # noqa: PLC0415 - as said above
 
             self.loss = liger_fused_linear_cross_entropy
 

@@ -8,12 +8,14 @@ import pytest
 from click.testing import CliRunner
 
 from paceline.base.errors import EXIT_USAGE, UserError
+from paceline.base.families.family import load_family
 from paceline.cli import application
 from paceline.cli.measuring.load import load
 from paceline.families.serving.core.client_figures import accounting, settled
 from paceline.families.serving.core.load.log.entries import Entry
 from paceline.families.serving.core.load.log.outcomes import outcome_of
 from paceline.families.serving.core.load.log.prompts import unlike_asked
+from paceline.families.serving.core.planning.points import wrong_places
 from paceline.families.serving.core.workloads.text_tokens import load_tokenizer, tokenizer_folder
 from paceline.workflows.load_presets import parse_sweep
 
@@ -113,5 +115,55 @@ def test_calls_that_failed_are_counted_with_the_server_s_words() -> None:
     assert accounting([good])["reasons"] == []
     _, absent = settled({"ttft_p50": None, "tpot_p50": None}, {}, [good, failed, failed])
     assert absent["ttft_p50"] == "too many calls failed: 2 of 3"
-    _, absent = settled({"tpot_p50": None}, {}, [good])
-    assert absent["tpot_p50"] == "no answer has two pieces"
+    for outcomes in ([good], [good, failed]):  # whole answers have one piece: a call that failed is not why
+        _, absent = settled({"tpot_p50": None}, {}, outcomes)
+        assert absent["tpot_p50"] == "no answer has two pieces"
+    _, absent = settled({"tpot_p50": None}, {}, [failed])
+    assert absent["tpot_p50"] == "too many calls failed: 1 of 1"
+
+
+CLOSED = {
+    "arrivals": "closed",
+    "workload": "sessions",
+    "turns": 3,
+    "branches": 0,
+    "requests": 24,
+    "concurrency": 8,
+    "client_processes": 8,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "wrong"),
+    [
+        ({}, []),
+        ({"requests": 23}, ["requests"]),
+        ({"workload": "independent", "requests": 8}, []),
+        ({"workload": "independent", "requests": 7}, ["requests"]),
+        ({"workload": "trace", "requests": 8}, []),
+        ({"client_processes": 9}, ["client_processes"]),
+        ({"client_processes": 9, "requests": 23}, ["client_processes", "requests"]),
+        ({"arrivals": "poisson", "requests": 3, "client_processes": 9}, []),
+    ],
+)
+def test_places_of_a_closed_loop_that_nobody_can_take_are_told(
+    changed: dict[str, str | int], wrong: list[str]
+) -> None:
+    """A process without a place, and a place without a call, would stand until the time limit."""
+    assert [name for name, _, _ in wrong_places(CLOSED | changed)] == wrong
+
+
+def test_a_suite_is_refused_as_the_command_is() -> None:
+    operation = load_family("serving").operations["endpoint"]
+    point = {p.name: p.default for p in operation.parameters} | {"op": "endpoint"} | CLOSED
+    assert operation.check(point) == []
+    (told,) = operation.check(point | {"client_processes": 9})
+    assert told.startswith("client_processes: 9 processes share 8 places of a closed loop")
+
+
+def test_a_place_is_held_while_the_user_thinks() -> None:
+    operation = load_family("serving").operations["endpoint"]
+    point = {p.name: p.default for p in operation.parameters} | CLOSED
+    quick, slow = (operation.estimate_s(point | {"think_s": s}) for s in (0.0, 30.0))
+    assert quick is not None and slow is not None
+    assert slow - quick == pytest.approx(30 * 2 * (24 / 3) / 8)  # two pauses in each session of three calls

@@ -11,7 +11,7 @@ from openai_stub import Manners, self_signed, serving
 from warm import Warm, warm
 
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_USAGE
-from paceline.families.serving.core.load import processes
+from paceline.families.serving.core.load import probe, processes
 from paceline.families.serving.core.load.probe import (
     Access,
     BusyServerError,
@@ -160,6 +160,20 @@ def test_a_server_that_completes_nothing_is_told_with_all_that_was_tried() -> No
         assert told.value.exit_code == EXIT_INFRASTRUCTURE  # the same command may succeed later
     with serving(Manners(status=404)) as server, pytest.raises(ServerError, match="completes no request"):
         find_server(server.url, Access())
+
+
+@pytest.mark.parametrize(
+    ("second", "later"),
+    [
+        ("404: Not Found", True),
+        ("405: no such method", True),
+        ("503: too busy", True),
+        ("400: no field", False),
+    ],
+)
+def test_a_busy_server_of_one_interface_may_answer_later(second: str, later: bool) -> None:
+    refused = ["chat: status: 429: slow down", f"completions: status: {second}"]
+    assert isinstance(probe._no_answer("http://here/v1", refused, Access()), BusyServerError) == later
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from paceline.base.errors import UserError
 from paceline.base.techniques.technique import valid_name
 from paceline.base.units import parse_duration
 from paceline.cli.options import together
-from paceline.families.serving.core.workloads.drawn import calls_together
+from paceline.families.serving.core.planning.points import wrong_places
 from paceline.families.serving.core.workloads.text_tokens import tokenizer_folder
 from paceline.workflows.load import KEYS, Asked
 from paceline.workflows.load_presets import FORMS, objectives, parse_sweep, traffic_of
@@ -193,10 +193,10 @@ def traffic_and_sweep(options: dict[str, Any]) -> tuple[dict[str, Any], tuple[st
         if swept is None:
             traffic["concurrency"] = options["concurrency"] or CONCURRENCY
     traffic["requests"] = _requests(options, traffic, searching)
-    _check_places(options, traffic, swept)
+    traffic |= {"warm_up_calls": options["warm_up"], "client_processes": options["client_processes"]}
+    _check_places(traffic, swept)
     traffic |= objectives(options["slo"])
     traffic |= {"until_saturated": True} if searching else {}
-    traffic |= {"warm_up_calls": options["warm_up"], "client_processes": options["client_processes"]}
     traffic |= {"real_time": False} if options["no_real_time"] else {}
     if str(traffic.get("trace_format")) == "sharegpt":
         if not options["tokenizer"]:
@@ -210,35 +210,15 @@ def traffic_and_sweep(options: dict[str, Any]) -> tuple[dict[str, Any], tuple[st
     return traffic, swept
 
 
-def _check_places(
-    options: dict[str, Any], traffic: dict[str, Any], swept: tuple[str, Sequence[Any]] | None
-) -> None:
+def _check_places(traffic: dict[str, Any], swept: tuple[str, Sequence[Any]] | None) -> None:
     """Check that a closed loop's places can be taken.
 
     Raises:
         UserError: There are fewer places than processes that share them, or fewer calls or sessions than places.
     """
-    if traffic["arrivals"] != "closed":
-        return
-    places = [int(n) for n in (swept[1] if swept else [traffic["concurrency"]])]
-    processes = options["client_processes"]
-    if processes > min(places):
-        raise UserError(
-            f"{number_of(processes, 'process', 'processes')} share {number_of(min(places), 'place')} of a closed loop",
-            where=f"--client-processes={processes}",
-            expected=f"at most {min(places)}: each has a place of its own",
-        )
-    # A file's sessions have as many calls as they have.
-    together = 1 if traffic["workload"] == "trace" else calls_together(traffic)
-    if traffic["requests"] < max(places) * together:
-        each = "" if together == 1 else f", each a session of {together}"
-        raise UserError(
-            f"{number_of(traffic['requests'], 'call')} cannot take {number_of(max(places), 'place')} of a closed loop"
-            + each,
-            where="--requests",
-            expected=f"{max(places) * together} or more, better ten times as many",
-            fix=f"--requests {10 * max(places) * together}",
-        )
+    places = swept[1] if swept and swept[0] == "concurrency" else [traffic.get("concurrency")]
+    for name, wrong, expected in (w for n in places for w in wrong_places({**traffic, "concurrency": n})):
+        raise UserError(wrong, where=f"--{name.replace('_', '-')}", expected=expected)
 
 
 def _requests(options: dict[str, Any], traffic: dict[str, Any], searching: bool) -> int:

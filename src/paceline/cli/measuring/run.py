@@ -18,6 +18,7 @@ from paceline.analysis.points import points_of
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.units import format_duration
+from paceline.cli.measuring.choice import choice_options
 from paceline.cli.measuring.estimates import estimate_text
 from paceline.cli.measuring.memory_table import memory_facts, memory_text
 from paceline.cli.options import (
@@ -38,9 +39,7 @@ from paceline.report.tables.results import suite_tables
 from paceline.report.tables.terminal import terminal_width, wrapped
 from paceline.report.words.stops import stop_lines
 from paceline.spec.plans.plan import Plan, canonical
-from paceline.spec.suites.grammar import TIERS
 from paceline.worker.machine.host import memory_bytes
-from paceline.workflows.choosing import parse_filters
 from paceline.workflows.expecting import expectation, expectation_text
 from paceline.workflows.footprints import needs_of
 from paceline.workflows.running import Prepared, earlier_runs, exit_code, perform, prepare, prepare_again
@@ -50,12 +49,6 @@ MAX_SKIPS_SHOWN = 12
 
 
 _selection_options = together(
-    click.option(
-        "--seed",
-        type=int,
-        default=None,
-        help="Let all inputs and orders follow from this number; grade C at best [default: new draws].",
-    ),
     launch_options,
     click.option(
         "--one-by-one",
@@ -63,30 +56,8 @@ _selection_options = together(
         help="Measure each suite to its end before the next, in the order given, and print its table at once [default: "
         "launches of all suites in turn, so that slow drift meets them all].",
     ),
-    click.option(
-        "--filter",
-        "filters",
-        multiple=True,
-        metavar="KEY=VALUE,…",
-        callback=lambda context, parameter, items: parse_filters(items),
-        help="Measure only the points whose KEY has one of the VALUEs.",
-    ),
     click.option("--techniques", multiple=True, help="Measure only these techniques, and the baseline."),
-    click.option(
-        "--technique",
-        "user_files",
-        multiple=True,
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="A Python file with a technique of your own.",
-    ),
-    click.option("--runner", default="local-cpu", show_default=True, help="Runner profile."),
-    click.option(
-        "--tier",
-        type=click.Choice(TIERS),
-        default="standard",
-        show_default=True,
-        help="How much of each suite to measure.",
-    ),
+    choice_options,
 )
 
 

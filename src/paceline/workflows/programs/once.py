@@ -19,6 +19,7 @@ from paceline.drivers.machine.devices import on_this_machine
 from paceline.records.format.record import Measurement
 from paceline.records.store.folder import read_record
 from paceline.spec import content
+from paceline.spec.files.earlier_names import techniques_today
 from paceline.spec.plans.plan import CaseKey, Selection, canonical, make_plan
 from paceline.spec.profiles.profile import load_runner
 from paceline.spec.suites.grammar import TierName
@@ -68,6 +69,7 @@ def prepare_one(
     """
     asked: dict[str, Any] = {"tier": tier, "filters": filters, "launches": ONE_LAUNCH, "seed": seed}
     whole = prepare([suite], runner=runner, techniques=[label], user_files=user_files, say=say, **asked)
+    (label,) = techniques_today([label], {s.family.name for s in whole.suites})
     blocks = [b for b in whole.plan.blocks if any(c["label"] == label for c in b["cases"])]
     if not blocks:
         labels = sorted({c["label"] for b in whole.plan.blocks for c in b["cases"]})

@@ -117,10 +117,12 @@ def accounting(outcomes: Sequence[Outcome], counters: Mapping[str, float] | None
 
 def _why_absent(name: str, outcomes: Sequence[Outcome]) -> str:
     failed = sum(not o.ok for o in outcomes)
+    between = name.startswith(("tpot", "itl", "pace"))
+    if between and failed < len(outcomes) and not any(o.ok and o.tpot_s is not None for o in outcomes):
+        return "no answer has two pieces"
     if failed:
         return f"too many calls failed: {failed} of {len(outcomes)}"
-    between = name.startswith(("tpot", "itl", "pace"))
-    return "no answer has two pieces" if between else "nothing was measured in the steady part"
+    return "nothing was measured in the steady part"
 
 
 def _reasons(outcomes: Sequence[Outcome]) -> list[str]:

@@ -40,6 +40,8 @@ SHORT_WORDS, LONG_WORDS = 40, 200
 MOST_NAMED = 12
 BUSY = re.compile(r"status: (429|5\d\d)\b")
 """Statuses of servers that may answer later."""
+ABSENT = re.compile(r"status: 40[45]\b")
+"""Statuses of servers that have no such address."""
 REFUSALS = (400, 422)
 """Statuses of servers that do not know a field."""
 
@@ -380,7 +382,9 @@ def _no_answer(base: str, refused: Sequence[str], access: Access) -> PacelineErr
     if any(re.search(r"\b(401|403)\b", text) for text in refused):
         return _no_entry(base, 401, refused[-1].encode(), access)
     tried = "".join(f"\n    {text}" for text in refused)
-    if all(BUSY.search(text) for text in refused):
+    # the other interface may not be there at all, which says nothing of this one
+    known = [text for text in refused if not ABSENT.search(text)]
+    if known and all(BUSY.search(text) for text in known):
         return BusyServerError(
             f"{base}: the server completes no request:{tried}\n"
             "  expected: a streamed answer; status 429 and those from 500 on may pass\n"

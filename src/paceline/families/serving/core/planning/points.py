@@ -52,6 +52,30 @@ def check_trace(params: Params) -> list[str]:
     return []
 
 
+def wrong_places(params: Params) -> list[tuple[str, str, str]]:
+    """Return why the places of a closed loop cannot be taken: the parameter, what is wrong, and what is expected.
+
+    Args:
+        params: Of the point: the load, and ``client_processes``.
+    """
+    if params["arrivals"] != CLOSED:
+        return []
+    places, processes = count_of(params, "concurrency"), count_of(params, "client_processes")
+    requests = count_of(params, "requests")
+    # a file's sessions have as many calls as they have
+    together = 1 if params["workload"] == TRACED else calls_together(params)
+    loop = f"{number_of(places, 'place')} of a closed loop"
+    wrong = []
+    if processes > places:
+        what = f"{number_of(processes, 'process', 'processes')} share {loop}"
+        wrong.append(("client_processes", what, f"at most {places}: each has a place of its own"))
+    if requests < places * together:
+        each = "" if together == 1 else f", each a session of {together}"
+        what = f"{number_of(requests, 'call')} cannot take {loop}{each}"
+        wrong.append(("requests", what, f"{places * together} or more, better ten times as many"))
+    return wrong
+
+
 def check_arrivals_in_virtual_time(params: Params) -> list[str]:
     """Return what is wrong with arrivals where no client waits for answers."""
     if params["arrivals"] == CLOSED:

@@ -6,7 +6,7 @@ from paceline.base.counting import number_of
 from paceline.base.families.family import Params
 from paceline.base.families.operation import Operation
 from paceline.base.techniques.requirements import DeviceRequirements
-from paceline.families.serving.core.planning.points import check_trace
+from paceline.families.serving.core.planning.points import check_trace, wrong_places
 from paceline.families.serving.core.workloads.drawn import AT_ONCE, CLOSED, calls_together, count_of
 from paceline.families.serving.ops.endpoint.metrics import METRICS
 from paceline.families.serving.ops.endpoint.parameters import PARAMETERS
@@ -25,6 +25,7 @@ def check(params: Params) -> list[str]:
         wrong.append(
             f"{params['workload']} have {number_of(calls_together(params), 'call')} each, more than there are requests"
         )
+    wrong += [f"{name}: {what}: give {expected}" for name, what, expected in wrong_places(params)]
     if params["until_saturated"] and params["arrivals"] in (CLOSED, AT_ONCE):
         wrong.append(
             f"a search tries rates, and arrivals: {params['arrivals']} have none: take poisson or constant"
@@ -38,7 +39,10 @@ def estimate_s(params: Params) -> float | None:
     """Return rough seconds of a target in a launch."""
     requests, answer_s = count_of(params, "requests"), count_of(params, "output_tokens") / TOKENS_PER_S
     if params["arrivals"] == CLOSED:
-        sending_s = answer_s * requests / count_of(params, "concurrency")
+        # a place is held while the user thinks
+        together = calls_together(params)
+        thinking_s = float(str(params["think_s"])) * (together - 1) / together
+        sending_s = (answer_s + thinking_s) * requests / count_of(params, "concurrency")
     elif params["arrivals"] == AT_ONCE:
         sending_s = answer_s
     else:
