@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,7 @@ def test_wrong_results_have_no_figures(suite: Path, tmp_path: Path) -> None:
 
 def test_it_stands_beside_a_program_in_a_run(suite: Path, tmp_path: Path) -> None:
     """A harness within a harness: the inner run waits for no other, and leaves no process behind."""
-    inner = f"paceline once {suite} ring --filter size_bytes=64"
+    inner = f"{sys.executable} -m paceline.cli once {suite} ring --filter size_bytes=64"
     store = tmp_path / "store"
     ran = CliRunner().invoke(
         application,
