@@ -56,7 +56,8 @@ def test_each_technique_takes_the_time_of_its_closed_form(work: Work) -> None:
     one_by_one = run_rollout(work, TIMES, make("react"), Clock())
     together = run_rollout(work, TIMES, make("react", together=True), Clock())
     assert compiled.answer == one_by_one.answer == together.answer == work.truth()
-    assert compiled.elapsed_s == pytest.approx(work.critical_s(TIMES))
+    joins = (len(work.plans) - 1) * TIMES.first_s  # an invocation of its own before each further plan
+    assert compiled.elapsed_s == pytest.approx(work.critical_s(TIMES) + joins)
     assert one_by_one.elapsed_s == pytest.approx(work.sequential_s(TIMES))
     assert compiled.invocations == 2 * len(work.plans)
     assert one_by_one.invocations == len(work.steps) + 1
@@ -72,6 +73,34 @@ def test_the_critical_path_is_no_longer_than_any_order_and_no_shorter_than_its_l
     assert max(work.durations_s) + 2 * TIMES.first_s < work.critical_s(TIMES)
     longest = work.sequential_s(TIMES) + len(work.plans) * 2 * TIMES.first_s
     assert work.critical_s(TIMES) <= longest + 1e-9
+
+
+@given(work=works)
+def test_no_technique_is_below_the_critical_path(work: Work) -> None:
+    for method in (make("llm-compiler"), make("react"), make("react", together=True)):
+        assert run_rollout(work, TIMES, method, Clock()).elapsed_s >= work.critical_s(TIMES) - 1e-9
+
+
+@given(work=works)
+def test_a_thought_names_no_step_that_cannot_be_planned_yet(work: Work) -> None:
+    order: list[int] = []
+
+    def last_first() -> Rollout:
+        results: dict[int, int] = {}
+        while True:
+            thought = yield [Think(together=True)]
+            assert isinstance(thought, Thought)
+            if thought.answer is not None:
+                return thought.answer
+            step = thought.steps[-1]
+            called = yield [Call(number=step.number, arguments=tuple(results[d] for d in step.depends))]
+            assert isinstance(called, Called)
+            results[called.number] = called.result
+            order.append(step.number)
+
+    assert run_rollout(work, TIMES, last_first, Clock()).answer == work.truth()
+    first = {step.number for step in work.plans[0]}
+    assert set(order[: len(first)]) == first
 
 
 def test_a_real_clock_sleeps_what_is_left_and_never_behind() -> None:

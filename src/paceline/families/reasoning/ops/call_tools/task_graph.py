@@ -63,7 +63,11 @@ class Work:
         return tuple(part for part in parts if part)
 
     def critical_s(self, times: Times) -> float:
-        """Return how long it takes if every call begins when its step is written and its arguments are there."""
+        """Return how long it takes if every call begins when its step is written and its arguments are there.
+
+        One invocation reads the results of a plan, and writes the next plan or the answer. Who asks for a join and for
+        the next plan apart takes ``first_s`` more for every plan but the first.
+        """
         now, ended = 0.0, dict[int, float]()
         for plan in self.plans:
             written = now + times.first_s
@@ -71,8 +75,8 @@ class Work:
                 written += times.step_s
                 begin = max([written, *(ended[d] for d in step.depends)])
                 ended[step.number] = begin + self.durations_s[step.number]
-            now = max(written, *(ended[step.number] for step in plan)) + times.first_s
-        return now
+            now = max(written, *(ended[step.number] for step in plan))
+        return now + times.first_s
 
     def sequential_s(self, times: Times) -> float:
         """Return how long it takes one call after another, with a thought before each and one for the answer."""
