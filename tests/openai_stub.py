@@ -30,6 +30,13 @@ class Manners:
     """Fields that end a request with 422."""
     key: str | None = None
     usage: bool = True
+    """Whether it counts the tokens of streams."""
+    counts_whole: bool = True
+    """Whether it counts those of answers in one piece."""
+    cap: int | None = None
+    """Most tokens of an answer, whatever was asked for; it ends as at a limit."""
+    per_event: int = 1
+    """Tokens of an event."""
     tokens_per_word: float = 1.0
     template: int = 0
     """Tokens that it puts around a prompt."""
@@ -152,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
             return None
-        return self._stream(body, chat)
+        return self._stream(body, chat) if body.get("stream") else self._whole(body, chat)
 
     def _may_enter(self) -> bool:
         key = self.state.manners.key
@@ -160,25 +167,41 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _stream(self, body: dict[str, Any], chat: bool) -> None:
         manners = self.state.manners
-        tokens = int(body.get("max_tokens") or body.get("max_completion_tokens") or 16)
+        tokens = self._tokens(body)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
         self.close_connection = True
-        for number in range(tokens):
+        for number in range(0, tokens, manners.per_event):
             time.sleep(manners.gap_s if number else manners.first_s)
-            said = f"w{number} "
+            said = "".join(f"w{n} " for n in range(number, min(number + manners.per_event, tokens)))
             choice = {"delta": {"content": said}} if chat else {"text": said}
             self._event({"choices": [{"index": 0, **choice, "finish_reason": None}]})
         end = {"delta": {}} if chat else {"text": ""}
         self._event({"choices": [{"index": 0, **end, "finish_reason": "length"}]})
         if manners.usage and "stream_options" in body:
-            prompt = body["prompt"] if "prompt" in body else " ".join(m["content"] for m in body["messages"])
-            count = round(len(prompt.split()) * manners.tokens_per_word) + manners.template
-            usage = {"prompt_tokens": count, "completion_tokens": tokens, "total_tokens": count + tokens}
-            self._event({"choices": [], "usage": usage})
+            self._event({"choices": [], "usage": self._usage(body, tokens)})
         self.wfile.write(b"data: [DONE]\n\n")
+
+    def _whole(self, body: dict[str, Any], chat: bool) -> None:
+        tokens = self._tokens(body)
+        said = "".join(f"w{n} " for n in range(tokens))
+        choice = {"message": {"role": "assistant", "content": said}} if chat else {"text": said}
+        answer: dict[str, Any] = {"choices": [{"index": 0, **choice, "finish_reason": "length"}]}
+        if self.state.manners.counts_whole:
+            answer["usage"] = self._usage(body, tokens)
+        self._json(200, answer)
+
+    def _tokens(self, body: dict[str, Any]) -> int:
+        asked = int(body.get("max_tokens") or body.get("max_completion_tokens") or 16)
+        return asked if self.state.manners.cap is None else min(asked, self.state.manners.cap)
+
+    def _usage(self, body: dict[str, Any], tokens: int) -> dict[str, int]:
+        manners = self.state.manners
+        prompt = body["prompt"] if "prompt" in body else " ".join(m["content"] for m in body["messages"])
+        count = round(len(prompt.split()) * manners.tokens_per_word) + manners.template
+        return {"prompt_tokens": count, "completion_tokens": tokens, "total_tokens": count + tokens}
 
     def _event(self, data: dict[str, Any]) -> None:
         self.wfile.write(b"data: " + json.dumps(data).encode() + b"\n\n")

@@ -44,6 +44,24 @@ def test_a_foreign_server_is_measured_with_its_own_counts_and_figures_beside(tmp
     assert facts["server"]["metrics"]["stub:tokens_total"] >= 7 * 12
 
 
+def test_a_server_that_counts_no_streams_is_measured_by_the_limit_of_its_answers(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    with serving(Manners(usage=False, per_event=3, refuses=("ignore_eos",), first_s=SLOW_S)) as server:
+        ran = load(results, server.url, "--preset", "random:16/8", "--requests", "12", "--concurrency", "3")
+    assert ran.returncode == EXIT_OK, ran.stdout + ran.stderr
+    assert "of answers by the limit at which they end" in ran.stderr
+    facts = accounting(next(m for m in measured(results) if m.accounting))
+    assert facts["counted_by"] == ["limit"]
+    assert facts["outcomes"] == {"complete": 12}
+    shown = subprocess.run(
+        paceline_commands.command("show", "latest", "--definitions", "--results", results),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert shown.returncode == EXIT_OK and "calls: 12 complete" in shown.stdout
+
+
 def test_a_server_that_a_command_starts_is_measured_and_gone_afterwards(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -431,3 +431,28 @@ def test_a_reason_that_is_cut_says_so() -> None:
     assert reason_of(json.dumps({"error": {"message": long}}).encode()) == "x" * 299 + "…"
     assert reason_of(long.encode()) == "x" * 500 + "…"
     assert reason_of(b"short") == "short"
+
+
+@pytest.mark.parametrize(
+    ("parts", "bounded", "found"),
+    [
+        # two tokens without text, or merged into others
+        ((A, delta(content="a", finish="length"), DONE), True, ("complete", 4, "limit")),
+        ((*FOUR, DONE), True, ("complete", 4, "limit")),
+        # the server ended by itself, and nobody knows after how many
+        ((A, delta(content="a", finish="stop"), DONE), True, ("truncated", 2, "chunks")),
+        # more events than tokens were asked for: the limit was another one
+        ((A, *FOUR, DONE), True, ("overlong", 5, "chunks")),
+        # a count is better than a limit
+        ((A, delta(content="a", finish="length"), usage(2) + DONE), True, ("truncated", 2, "usage")),
+        ((delta(finish="length"), DONE), True, ("truncated", 0, "chunks")),
+        ((A, delta(content="a", finish="length"), DONE), False, ("complete", 2, "chunks")),
+    ],
+)
+def test_an_answer_that_nobody_counts_is_as_long_as_the_limit_at_which_it_ends(
+    parts: tuple[bytes, ...], bounded: bool, found: tuple[str, int, str]
+) -> None:
+    outcome = outcome_of(answer(*parts), bounded=bounded, length_counts=True)
+    assert (outcome.kind, outcome.tokens, outcome.stream.counted_by) == found
+    assert sum(weights(outcome)) == pytest.approx(outcome.tokens)
+    assert outcome_of(answer(*parts), bounded=bounded).stream.counted_by != "limit"

@@ -13,7 +13,6 @@ from warm import Warm, warm
 from paceline.base.errors import EXIT_INFRASTRUCTURE, EXIT_USAGE
 from paceline.families.serving.core.load import probe, processes
 from paceline.families.serving.core.load.probe import (
-    Access,
     BusyServerError,
     ServerError,
     UnreachableServerError,
@@ -22,6 +21,7 @@ from paceline.families.serving.core.load.probe import (
 )
 from paceline.families.serving.core.load.sending.asking import Asking
 from paceline.families.serving.core.load.sending.target import Tls
+from paceline.families.serving.core.load.trials import Access, Api
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +43,8 @@ def test_base_model_version_and_the_tokens_of_words_are_found() -> None:
             found = find_server(url, Access())
             assert (found.url, found.model, found.api) == (f"{server.url}/v1", "tiny", "completions")
         assert found.leave_out == () and found.rename == {}
-        assert found.tokens_per_word == pytest.approx(1.25)
-        assert found.added_tokens == pytest.approx(6.0)
+        assert found.counting.tokens_per_word == pytest.approx(1.25)
+        assert found.counting.added_tokens == pytest.approx(6.0)
         assert found.says["version"] == "0.9"
 
 
@@ -89,8 +89,33 @@ def test_a_chat_alone_is_asked_as_a_chat_and_a_person_s_order_counts() -> None:
 
 
 def test_without_usage_nobody_knows_the_tokens_of_a_word() -> None:
-    with serving(Manners(usage=False)) as server:
-        assert find_server(server.url, Access()).tokens_per_word is None
+    with serving(Manners(usage=False, counts_whole=False)) as server:
+        found = find_server(server.url, Access())
+    assert found.counting.tokens_per_word is None and not found.counting.length_counts
+
+
+@pytest.mark.parametrize("api", ["completions", "chat"])
+def test_what_is_counted_of_whole_answers_alone_is_asked_of_them(api: Api) -> None:
+    with serving(Manners(usage=False, tokens_per_word=1.25, template=6, per_event=3, key="sesame")) as server:
+        found = find_server(server.url, Access(key="sesame"), apis=(api,))
+        assert (found.counting.tokens_per_word, found.counting.added_tokens) == (
+            pytest.approx(1.25),
+            pytest.approx(6.0),
+        )
+        assert found.counting.length_counts
+        wholes = [body for body in server.asked if not body.get("stream")]
+        # but for the stream, with the very fields of the load's calls
+        assert [body["max_tokens"] for body in wholes] == [4, 24]
+        streamed = next(body for body in server.asked if body.get("stream"))
+        assert {*streamed} - {*wholes[0]} == {"stream", "stream_options"}
+
+
+def test_a_limit_says_nothing_where_it_is_not_what_was_asked_for_or_streams_are_counted() -> None:
+    with serving(Manners(usage=False, cap=16)) as server:
+        assert not find_server(server.url, Access()).counting.length_counts
+    with serving(Manners()) as server:
+        assert not find_server(server.url, Access()).counting.length_counts
+        assert all(body["stream"] for body in server.asked)
 
 
 def test_a_key_is_asked_for_named_and_in_no_message() -> None:

@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 import yaml
 
 from paceline.base.errors import UserError
-from paceline.families.serving.core.load.probe import APIS, Access, Api, Server, check_address, find_server
+from paceline.families.serving.core.load.probe import APIS, Server, check_address, find_server
 from paceline.families.serving.core.load.sending.asking import Asking
 from paceline.families.serving.core.load.sending.target import Tls
+from paceline.families.serving.core.load.trials import Access, Api
 from paceline.families.serving.core.load.words import WORDS
 from paceline.families.serving.core.workloads.text_tokens import load_tokenizer
 from paceline.families.serving.core.workloads.traces import SHAREGPT
@@ -138,7 +139,11 @@ def _side(asked: Asked, traffic: Mapping[str, Any]) -> Side:
         "rename": ",".join(f"{old}={new}" for old, new in server.rename.items()),
     }
     per_word, counted_by = _words(asked, server)
-    options |= {"tokens_per_word": round(per_word, 4), "added_tokens": round(server.added_tokens, 1)}
+    options |= {
+        "tokens_per_word": round(per_word, 4),
+        "added_tokens": round(server.counting.added_tokens, 1),
+        "length_counts": server.counting.length_counts,
+    }
     return Side(label=label, options=_said(options), server=server, counted_by=counted_by)
 
 
@@ -171,7 +176,7 @@ def _found(asked: Asked, options: Mapping[str, Any], traffic: Mapping[str, Any])
         return ask()
     base = asked.url.rstrip("/")
     told = {**options, "url": base if base.endswith("/v1") else f"{base}/v1"}
-    filled = {**told, "model": "", "api": "completions", "tokens_per_word": 1.0, "added_tokens": 0.0}
+    filled = {**DEFAULTS, "model": "", "api": "completions", "tokens_per_word": 1.0, **told}
     log = Path.cwd() / "paceline-load-start.log"
     try:
         with served(side_of(filled), log):
@@ -199,8 +204,8 @@ def _words(asked: Asked, server: Server) -> tuple[float, str]:
         sample = [WORDS[(7 * n) % len(WORDS)] for n in range(SAMPLE_WORDS)]
         tokens = len(tokenizer.encode(" ".join(sample), False))
         return tokens / len(sample), f"the tokenizer {tokenizer.name}"
-    if server.tokens_per_word is not None:
-        return server.tokens_per_word, "the server's usage"
+    if server.counting.tokens_per_word is not None:
+        return server.counting.tokens_per_word, "the server's usage"
     return 1.0, "nobody: the server tells no usage, and a word was taken as a token"
 
 
@@ -217,6 +222,7 @@ DEFAULTS: Mapping[str, Any] = {
     "stop": "",
     "ready": "10min",
     "added_tokens": 0.0,
+    "length_counts": False,
 }
 
 

@@ -105,9 +105,10 @@ def _say_sides(sides: Sequence[Side]) -> None:
         says = ", ".join(f"{k} {v}" for k, v in server.says.items())
         left = f"; without {', '.join(server.leave_out)}" if server.leave_out else ""
         renamed = "".join(f"; {old} as {new}" for old, new in server.rename.items())
+        answers = ", of answers by the limit at which they end" if server.counting.length_counts else ""
         click.echo(
             f"{side.label}: {server.model} at {server.url}, {server.api}{left}{renamed}; tokens of prompts by "
-            f"{side.counted_by}" + (f"; {says}" if says else ""),
+            f"{side.counted_by}{answers}" + (f"; {says}" if says else ""),
             err=True,
         )
 

@@ -21,6 +21,7 @@ COUNTED_BY = {
     "token_ids": "tokens counted by the ids in events",
     "running_usage": "tokens counted by the server's count in every event",
     "usage": "tokens counted by the server's count of all, dealt over events",
+    "limit": "tokens taken to be as many as were asked for: the server told no count, and that it ended at the limit",
     "chunks": "tokens counted as one an event: the server told no count",
 }
 TOLD = {

@@ -13,30 +13,20 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from paceline.base.counting import number_of
 from paceline.base.errors import InfrastructureError, PacelineError, UserError
-from paceline.families.serving.core.load.calls import Call, Messages, Workload
-from paceline.families.serving.core.load.log.outcomes import Outcome, outcomes_of
+from paceline.families.serving.core.load.log.outcomes import Outcome
 from paceline.families.serving.core.load.log.reasons import reason_of
-from paceline.families.serving.core.load.processes import SOON_S, run_load
 from paceline.families.serving.core.load.sending.asking import Asking
-from paceline.families.serving.core.load.sending.client import Limits
 from paceline.families.serving.core.load.sending.direct import open_directly
-from paceline.families.serving.core.load.sending.target import Tls
-from paceline.families.serving.core.load.words import WORDS
+from paceline.families.serving.core.load.trials import Access, Api, Counting, Trials
 
-Api = Literal["chat", "completions"]
 APIS: tuple[Api, ...] = ("completions", "chat")
 TIMEOUT_S = 10.0
-TRIAL_S = 120.0
-"""For one short answer: a server may load its model for the first one."""
-TRIAL_TOKENS = 4
-SHORT_WORDS, LONG_WORDS = 40, 200
-"""Of the two prompts by whose counts words become tokens."""
 MOST_NAMED = 12
 BUSY = re.compile(r"status: (429|5\d\d)\b")
 """Statuses of servers that may answer later."""
@@ -59,23 +49,6 @@ class UnreachableServerError(InfrastructureError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """How a server is reached."""
-
-    key: str | None = field(default=None, repr=False)
-    key_header: str = ""
-    """Header that takes the key as it is; empty for a bearer's."""
-    key_variable: str = "OPENAI_API_KEY"
-    tls: Tls = field(default_factory=Tls)
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    def head(self) -> dict[str, str]:
-        """Return the headers of a request."""
-        key = {self.key_header or "Authorization": self.key if self.key_header else f"Bearer {self.key}"}
-        return {**self.headers, **({k: v for k, v in key.items() if v} if self.key else {})}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
     """What was found out."""
 
@@ -85,9 +58,7 @@ class Server:
     api: Api
     leave_out: tuple[str, ...]
     rename: Mapping[str, str]
-    tokens_per_word: float | None
-    """None where the server counts no prompts."""
-    added_tokens: float
+    counting: Counting
     says: Mapping[str, Any]
     """Of itself: ``server``, ``version``, ``owned_by``, ``max_model_len``, ``models``."""
 
@@ -121,9 +92,10 @@ def find_server(
     refused: list[str] = []
     for base, api in ((base, api) for base in bases for api in apis):
         for tried in _ways(asking):
-            outcome = _trial(base, chosen, api, tried, access, words=8)
+            trials = Trials(base=base, model=chosen, api=api, asking=tried, access=access)
+            outcome = trials.stream(words=8)
             if outcome.ok:
-                return _found(base, chosen, api, tried, access, listed, head)
+                return _found(trials, listed, head)
             refused.append(f"{base}, {api}{_without(tried, asking)}: {outcome.kind}: {outcome.detail}")
             if not _may_be_a_field(outcome):
                 break
@@ -280,62 +252,22 @@ def _without(tried: Asking, asking: Asking) -> str:
     return (f" without {', '.join(left)}" if left else "") + (f" with {', '.join(other)}" if other else "")
 
 
-def _trial(base: str, model: str, api: Api, asking: Asking, access: Access, *, words: int) -> Outcome:
-    """Ask for a few tokens, in the very bytes that the load generator would send."""
-    text = " ".join(WORDS[(7 * n) % len(WORDS)] for n in range(words))
-    prompt = Messages((("user", text),)) if api == "chat" else text
-    call = Call(number=0, prompt=prompt, output_tokens=TRIAL_TOKENS, at_s=0.0, chat=api == "chat")
-    headers = {**asking.headers, **access.headers}
-    if access.key_header and access.key:
-        headers[access.key_header] = access.key
-    log = run_load(
-        base,
-        model,
-        Workload(calls=(call,)),
-        limits=Limits(call_s=TRIAL_S, silence_s=TRIAL_S, run_s=TRIAL_S + 5),
-        key=None if access.key_header else access.key,
-        asking=replace(asking, headers=headers),
-        tls=access.tls,
-        hurry=False,
-        ahead_s=SOON_S,
-    )
-    return outcomes_of(log, exact=False)[0]
-
-
-def _found(
-    base: str,
-    model: str,
-    api: Api,
-    asking: Asking,
-    access: Access,
-    listed: list[dict[str, Any]] | None,
-    head: Mapping[str, str],
-) -> Server:
-    short, long = (
-        _trial(base, model, api, asking, access, words=words).prompt_tokens
-        for words in (SHORT_WORDS, LONG_WORDS)
-    )
-    per_word: float | None = None
-    added = 0.0
-    if short and long and long > short:
-        per_word = (long - short) / (LONG_WORDS - SHORT_WORDS)
-        added = max(short - per_word * SHORT_WORDS, 0.0)
+def _found(trials: Trials, listed: list[dict[str, Any]] | None, head: Mapping[str, str]) -> Server:
     says: dict[str, Any] = {"models": len(listed)} if listed is not None else {}
     lowered = {name.lower(): value for name, value in head.items()}
     if "server" in lowered:
         says["server"] = lowered["server"]
-    about = next((m for m in listed or [] if m["id"] == model), {})
+    about = next((m for m in listed or [] if m["id"] == trials.model), {})
     says |= {k: about[k] for k in ("owned_by", "max_model_len", "root") if about.get(k) is not None}
-    if (version := _version(base, access)) is not None:
+    if (version := _version(trials.base, trials.access)) is not None:
         says["version"] = version
     return Server(
-        url=base,
-        model=model,
-        api=api,
-        leave_out=asking.leave_out,
-        rename=dict(asking.rename),
-        tokens_per_word=per_word,
-        added_tokens=added,
+        url=trials.base,
+        model=trials.model,
+        api=trials.api,
+        leave_out=trials.asking.leave_out,
+        rename=dict(trials.asking.rename),
+        counting=trials.counting(),
         says=says,
     )
 

@@ -147,6 +147,7 @@ class _Measuring:
             self._side.model or MODEL_OF_MOCKS,
             workload,
             limits=Limits(call_s=CALL_S, silence_s=SILENCE_S, run_s=last_s + self._allowed_s()),
+            header={"length_counts": True} if self._side.length_counts else None,
             processes=processes,
             warm=min(closed or WARM_CONNECTIONS, len(workload.calls)) // processes,
             key=None if self._side.key_header else session.secrets.get(self._side.key_variable),
@@ -162,7 +163,7 @@ class _Measuring:
         return max(float(self._block.protocol["timeout_s"]) - 60.0, 60.0)
 
     def _judged(self, log: Log, workload: Workload, server: dict[str, Any]) -> dict[str, Any]:
-        outcomes = outcomes_of(log, exact=self._side.exact)
+        outcomes = outcomes_of(log)
         certificate = certify(log, outcomes)
         kept = {"load": self._kept(log)}
         facts = accounting(outcomes) | {
@@ -250,7 +251,7 @@ class _Measuring:
 
     def _probed(self, seed: int, rate_per_s: float) -> list[Outcome]:
         log = self._send(self._workload(seed, rate_per_s))
-        outcomes = list(outcomes_of(log, exact=self._side.exact))
+        outcomes = list(outcomes_of(log))
         problems = certify(log, outcomes).problems
         if problems:
             raise CaseError(

@@ -26,8 +26,8 @@ class Side:
     model: str
     chat: bool
     asking: Asking
-    exact: bool
-    """Whether the server writes as many tokens as it is asked for."""
+    length_counts: bool
+    """Whether it counts no tokens of streams, and as many as were asked for came where it ended at the limit."""
     wording: Wording
     tls: Tls = field(default_factory=Tls)
     start: str = ""
@@ -62,8 +62,7 @@ def side_of(options: Mapping[str, Any]) -> Side:
         model=str(options["model"]),
         chat=options["api"] == "chat",
         asking=asking,
-        # Without it a model may end where it likes, and nobody is to blame.
-        exact="ignore_eos" not in leave_out,
+        length_counts=bool(options["length_counts"]),
         wording=Wording(
             tokens_per_word=float(options["tokens_per_word"]), added_tokens=float(options["added_tokens"])
         ),

@@ -27,7 +27,7 @@ KEEP_ALIVE = "ping"
 BROKEN_ERROR = re.compile(r'\s*\{\s*"error"\s*:\s*(.*)', re.DOTALL)
 """An error whose own words make its JSON none: servers write quotation marks and ends of lines as they are."""
 
-CountedBy = Literal["token_ids", "running_usage", "usage", "chunks"]
+CountedBy = Literal["token_ids", "running_usage", "usage", "limit", "chunks"]
 
 WARNINGS = {
     "after_done": "output came behind [DONE], and was counted",
@@ -78,7 +78,8 @@ class Stream:
     tokens: int
     """How many there are, of all kinds."""
     counted_by: CountedBy
-    """From ids; from the server's count in every event; from its count of all; else one for each event."""
+    """From ids; from the server's count in every event; from its count of all; by the limit at which it ended, where
+    the server was seen to write as many (``log.outcomes``); else one for each event."""
     usage_tokens: int | None
     """What the server says that it wrote."""
     prompt_tokens: int | None

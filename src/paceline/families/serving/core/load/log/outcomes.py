@@ -18,6 +18,8 @@ from paceline.families.serving.core.load.log.framing import is_event_stream
 
 NUM_QUANTILES = 100
 """Of a curve."""
+AT_LIMIT = "length"
+"""Finish reason of an answer that has as many tokens as were asked for."""
 OUTCOMES = {
     **ENDINGS,
     "truncated": "fewer tokens than were asked for",
@@ -76,15 +78,19 @@ class Outcome:
         return None if self.due_s is None or self.sent_s is None else self.sent_s - self.due_s
 
 
-def outcome_of(entry: Entry, *, exact: bool = True, bounded: bool = True) -> Outcome:
+def outcome_of(
+    entry: Entry, *, exact: bool = True, bounded: bool = True, length_counts: bool = False
+) -> Outcome:
     """Read one call.
 
     Args:
         entry: Its line of the log.
         exact: Whether as many tokens as were asked for have to come.
         bounded: Whether the request said how many; else an answer may have any number.
+        length_counts: Whether an answer that nobody counts has as many as were asked for where it ends with the
+            finish reason ``length``: some events hold several tokens then, or tokens that are no text yet.
     """
-    stream = _stream_of(entry)
+    stream = _stream_of(entry, at_limit=length_counts and bounded)
     kind, detail = entry.ending, entry.detail
     if kind == COMPLETE:
         kind, detail = _judge(entry, stream, exact and bounded, bounded)
@@ -120,8 +126,8 @@ def outcome_of(entry: Entry, *, exact: bool = True, bounded: bool = True) -> Out
     )
 
 
-def _stream_of(entry: Entry) -> Stream:
-    """Read a call's answer, with what its head tells."""
+def _stream_of(entry: Entry, *, at_limit: bool) -> Stream:
+    """Read a call's answer, with what its head tells, and how many tokens it has by its limit."""
     stream = read_stream(entry.chunks, encoding=entry.encoding)
     warnings = set(stream.warnings)
     if stream.ended and not stream.done:
@@ -141,6 +147,9 @@ def _stream_of(entry: Entry) -> Stream:
         warnings.add("end_token")
         alone = tuple(replace(p, tokens=1.0) for p in pieces)
         stream = replace(stream, pieces=alone, tokens=asked, counted_by="chunks")
+    if at_limit and stream.counted_by == "chunks" and stream.finish == AT_LIMIT and 0 < len(pieces) <= asked:
+        dealt = tuple(replace(p, tokens=asked / len(pieces)) for p in pieces)
+        stream = replace(stream, pieces=dealt, tokens=asked, counted_by="limit")
     if len(pieces) == 1 and stream.tokens > 1:
         warnings.add("one_event")
     return replace(stream, warnings=tuple(sorted(warnings)))
@@ -173,10 +182,26 @@ def _seconds(instant_ns: int | None) -> float | None:
     return None if instant_ns is None else instant_ns * 1e-9
 
 
-def outcomes_of(log: Log, *, exact: bool = True) -> tuple[Outcome, ...]:
-    """Read all calls of a log; where its requests left ``max_tokens`` out, answers may have any number of tokens."""
-    bounded = "max_tokens" not in log.header.get("request", {}).get("left_out", ())
-    return tuple(outcome_of(entry, exact=exact, bounded=bounded) for entry in log.entries)
+def outcomes_of(log: Log, *, exact: bool | None = None) -> tuple[Outcome, ...]:
+    """Read all calls of a log, as its requests were made.
+
+    Where they left ``max_tokens`` out, answers may have any number of tokens; where they left ``ignore_eos`` out, a
+    model may end where it likes, and nobody is to blame.
+
+    Args:
+        log: What was received. ``length_counts`` in its header is that of ``outcome_of``.
+        exact: As of ``outcome_of``; None as the requests say.
+    """
+    left_out = log.header.get("request", {}).get("left_out", ())
+    return tuple(
+        outcome_of(
+            entry,
+            exact="ignore_eos" not in left_out if exact is None else exact,
+            bounded="max_tokens" not in left_out,
+            length_counts=bool(log.header.get("length_counts")),
+        )
+        for entry in log.entries
+    )
 
 
 def counts(outcomes: Sequence[Outcome]) -> dict[str, int]:
