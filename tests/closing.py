@@ -14,6 +14,8 @@ MOST_FAILURES = 6
 MOST_NAMES = 14
 REASON_LINES = 2
 WIDTH = 200
+TIMED_OUT = 124
+"""Exit code of a part that outlasted its limit, as of ``timeout``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,11 @@ def closing_lines(ends: Mapping[str, int], reports: Path, *, before: Machine, no
             counts[status] += 1
             if status == "failed":
                 failures.append((name, reason))
-        if code and not any(status == "failed" for status, _, _ in _cases(report)):
+        if code == TIMED_OUT:
+            lines.append(
+                f"{part}: ended at its limit; what was under way is told above, and no test after it ran"
+            )
+        elif code and not any(status == "failed" for status, _, _ in _cases(report)):
             lines.append(f"{part}: no test failed, but its exit code is {code}; see its output above")
     for name, reason in failures[:MOST_FAILURES]:
         lines += [f"FAILED {name}", *(f"    {line[:WIDTH]}" for line in _telling(reason))]
@@ -69,6 +75,8 @@ def closing_lines(ends: Mapping[str, int], reports: Path, *, before: Machine, no
 def _cases(report: Path) -> Iterator[tuple[str, str, str]]:
     """Yield status, name and reason of every test of a JUnit file."""
     for case in ElementTree.parse(report).getroot().iter("testcase"):
+        if case.get("file") is None:
+            continue  # it was under way when somebody ended the run, and came to nothing
         found = [child for child in case if child.tag in ("failure", "error", "skipped")]
         if not found:
             yield "passed", _name(case), ""

@@ -28,17 +28,18 @@ from pathlib import Path
 import psutil
 import under_way
 from chaos import Chaos, delayed
-from closing import Machine, closing_lines
+from closing import TIMED_OUT, Machine, closing_lines
 
 ROOT = Path(__file__).parents[1]
 PR_SET_CHILD_SUBREAPER = 36
 POLL_S = 1.0
 STILL_S = 420.0
 """Without a test that begins or ends; a test of the gate may take 180 s."""
+GRACE_S = 30.0
+"""For what is under way to say what was red before it; pytest's workers have ten seconds of it."""
 STACK_S = 10.0
 """For the stack of one process."""
 MOST_STACKS = 24
-TIMED_OUT = 124
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +156,7 @@ def run_part(part: Part, command: Sequence[str], *, chaos: int | None = None) ->
             if hung:
                 print(f"\n{part.name}: {hung}", flush=True)
                 say_what_hangs(Path(folder))
+                interrupt(process)
         finally:
             left = end_all()
     if left and not hung:
@@ -216,6 +218,13 @@ def say_what_hangs(folder: Path) -> None:
         with contextlib.suppress(psutil.Error):
             print(f"\nprocess {child.pid} ({child.status()}): {' '.join(child.cmdline())[:200]}")
         print(stack_of(child.pid), flush=True)
+
+
+def interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt what runs tests, so that it tells what was red so far and writes its report, and wait for that."""
+    process.send_signal(signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE_S)
 
 
 def stack_of(pid: int) -> str:

@@ -36,13 +36,13 @@ ENDINGS = {
 }
 
 
-def in_a_process(part: str, code: str) -> subprocess.CompletedProcess[str]:
-    """Run a part, whose tests are ``code``, in a process of its own, which adopts what loses its parent."""
+def in_a_process(part: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a part in a process of its own, which adopts what loses its parent; its tests are Python with arguments."""
     script = (
         f"import sys; sys.path.insert(0, {str(Path(run.__file__).parent)!r}); import run\n"
         "run.adopt_orphans()\n"
         f"part = run.Part(name='units', arguments=(), {part})\n"
-        f"sys.exit(run.run_part(part, [sys.executable, '-c', {code!r}]))\n"
+        f"sys.exit(run.run_part(part, [sys.executable, *{arguments!r}]))\n"
     )
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
@@ -53,9 +53,9 @@ def test_what_hangs_is_named_with_its_stack_and_ended_with_all_that_it_started(
 ) -> None:
     pids = tmp_path / "pids"
     done = in_a_process(
-        f"limit_s={LONG_S}, still_s={LONG_S}", HANGS.format(pids=str(pids), then=ENDINGS[ending])
+        f"limit_s={LONG_S}, still_s={LONG_S}", "-c", HANGS.format(pids=str(pids), then=ENDINGS[ending])
     )
-    assert done.returncode == run.TIMED_OUT, done.stderr
+    assert done.returncode == closing.TIMED_OUT, done.stderr
     itself, daemon = map(int, pids.read_text().split())
     assert "units: no test began or ended for" in done.stdout
     assert f"under way in process {itself}: tests/unit/test_it.py::test_that_hangs" in done.stdout
@@ -67,9 +67,30 @@ def test_what_hangs_is_named_with_its_stack_and_ended_with_all_that_it_started(
 
 
 def test_a_part_that_outlasts_its_limit_is_ended_though_its_tests_go_on() -> None:
-    done = in_a_process("limit_s=0.0", "import time; time.sleep(600)")
-    assert done.returncode == run.TIMED_OUT
+    done = in_a_process("limit_s=0.0", "-c", "import time; time.sleep(600)")
+    assert done.returncode == closing.TIMED_OUT
     assert "units: it took more than 0 s" in done.stdout
+
+
+def test_what_was_red_before_a_part_was_ended_is_told_and_in_its_report(tmp_path: Path) -> None:
+    tests, report = tmp_path / "test_it.py", tmp_path / "units.xml"
+    tests.write_text(
+        "import os, time\n"
+        "def test_red():\n    assert 3 == 4\n"
+        "def test_that_hangs():\n"
+        "    path = os.path.join(os.environ['PACELINE_TESTS_UNDER_WAY'], '0')\n"
+        "    open(path, 'w').close()\n"
+        "    os.utime(path, (1, 1))  # an age ago\n"
+        "    time.sleep(600)\n"
+    )
+    command = ("-m", "pytest", str(tests), f"--rootdir={tmp_path}", f"--junitxml={report}")
+    done = in_a_process(f"limit_s={LONG_S}, still_s={LONG_S}", *command, "-o", "junit_family=xunit1")
+    assert done.returncode == closing.TIMED_OUT, done.stderr
+    assert "assert 3 == 4" in done.stdout
+    lines = closing_lines({"units": done.returncode}, tmp_path, before=QUIET, now=QUIET)
+    assert any(line.startswith("FAILED") and line.endswith("test_red") for line in lines)
+    assert any(line.startswith("units: ended at its limit") for line in lines)
+    assert lines[-1] == "0 passed, 1 failed, 0 skipped"
 
 
 def test_a_daemon_that_a_green_part_left_is_ended_and_told(tmp_path: Path) -> None:
@@ -79,7 +100,7 @@ def test_a_daemon_that_a_green_part_left_is_ended_and_told(tmp_path: Path) -> No
         "daemon = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
         f"open({str(pid)!r}, 'w').write(str(daemon.pid))"
     )
-    done = in_a_process(f"limit_s={LONG_S}", code)
+    done = in_a_process(f"limit_s={LONG_S}", "-c", code)
     assert done.returncode == 0, done.stderr
     assert "units: ended what tests left running: " in done.stdout
     assert not psutil.pid_exists(int(pid.read_text()))
@@ -87,7 +108,7 @@ def test_a_daemon_that_a_green_part_left_is_ended_and_told(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_the_exit_code_of_a_part_is_that_of_its_tests(code: int) -> None:
-    assert in_a_process(f"limit_s={LONG_S}", f"raise SystemExit({code})").returncode == code
+    assert in_a_process(f"limit_s={LONG_S}", "-c", f"raise SystemExit({code})").returncode == code
 
 
 def test_torch_has_one_thread_where_tests_share_the_cores_and_all_where_they_measure() -> None:
