@@ -1,7 +1,8 @@
 """Trains and saves after every step in a child that is killed; prints what each has left.
 
-It is killed at a drawn moment, or, which no clock decides, before one of its operations on the disk: a file or a folder
-brought there, or renamed.
+It is killed at a drawn moment after it said what every second child must have behind it, two checkpoints, or the others
+one step; or, which no clock decides, before one of its operations on the disk: a file or a folder brought there, or
+renamed.
 
 A child is one rank or two, which are threads: a kill finds them at different places of their ways to the disk. Every
 second child goes on from what another one left. A script of its own, so that torch is imported once and children are
@@ -104,7 +105,9 @@ def killed_before(number: int) -> None:
     os.fsync, os.rename, os.replace = (counted(call) for call in (os.fsync, os.rename, os.replace))
 
 
-def life(kind: type[CheckpointingReplica], ranks: int, folder: Path, moment: float | int) -> list[list[Any]]:
+def life(
+    kind: type[CheckpointingReplica], ranks: int, folder: Path, moment: float | int, behind: int
+) -> list[list[Any]]:
     """Kill a child and return what its ranks said of their states.
 
     Args:
@@ -112,6 +115,7 @@ def life(kind: type[CheckpointingReplica], ranks: int, folder: Path, moment: flo
         ranks: How many train.
         folder: Of the checkpoints.
         moment: Seconds of training, or, if an ``int``, the operation on the disk before which it is killed.
+        behind: Steps that a rank must have said to be on disk before seconds are counted.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -124,13 +128,15 @@ def life(kind: type[CheckpointingReplica], ranks: int, folder: Path, moment: flo
         os._exit(1)
     os.close(writing)
     with os.fdopen(reading) as lines:
-        first = lines.readline()
+        rows = [json.loads(lines.readline())]
         if isinstance(moment, float):
+            while (rows[-1][-1] or 0) < behind:
+                rows.append(json.loads(lines.readline()))
             time.sleep(moment)
             os.kill(child, signal.SIGKILL)
-        rest = lines.read()
+        rows += [json.loads(line) for line in lines.read().splitlines()]
         os.waitpid(child, 0)
-        return [json.loads(line) for line in (first + rest).splitlines()]
+        return rows
 
 
 def last_step(states: list[dict[tuple[int, int], str]], rank: int) -> int:
@@ -145,8 +151,9 @@ def ending(number: int, folder: Path, moments: Iterator[float | int]) -> dict[st
     """Look at what one child, or the second of two, has left."""
     kind, ranks = LIVES[number % len(LIVES)]
     states: list[dict[tuple[int, int], str]] = []
-    for _ in range(1 + number // len(LIVES) % 2):
-        rows = life(kind, ranks, folder, next(moments))
+    lives = 1 + number // len(LIVES) % 2
+    for _ in range(lives):
+        rows = life(kind, ranks, folder, next(moments), behind=2 if lives == 1 else 0)
         states.append({(rank, step): seen for rank, step, seen, _ in rows})
 
     def look(replica: CheckpointingReplica) -> tuple[int, str]:
