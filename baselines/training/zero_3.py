@@ -55,7 +55,7 @@ from paceline.families.training.api.sharded import ShardedReplica, Unit, largest
             "state": {"here": "single", "authors": "mixed, in the paper's count of bytes"},
             "reshard": {
                 "here": True,
-                "authors": "by how many parameters may live (max_live_parameters), config.py",
+                "authors": "by how many parameters may live (max_live_parameters, 10⁹), config.py",
             },
         },
         "checked_by": (

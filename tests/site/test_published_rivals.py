@@ -21,17 +21,8 @@ from paceline.workflows.stores import load_stores
 WAITS_FOR_NOBODY = "the claim is about synchronous rounds, for which all wait; it waits for nobody either"
 KNOWN: Mapping[tuple[str, str], str] = {
     ("fewer-bits-than-everybody", "d-psgd-one-peer"): "fewer-bits-than-one-peer-a-round is about it",
-    ("codes-pay-on-slow-links", "ddp"): "it does not shard, and the paper's codes are of shards",
-    ("codes-pay-on-slow-links", "ddp-ring"): "it does not shard, and the paper's codes are of shards",
-    (
-        "codes-pay-on-slow-links",
-        "zero-1",
-    ): "it does not shard weights, and the paper's codes are of such shards",
     ("fedfix-sooner-than-synchronous", "async-fedavg"): WAITS_FOR_NOBODY,
     ("fedfix-sooner-than-synchronous", "fedcompass"): WAITS_FOR_NOBODY,
-    ("fedcompass-sooner-than-fedavg", "async-fedavg"): WAITS_FOR_NOBODY,
-    ("fedcompass-sooner-than-fedavg", "fedfix"): WAITS_FOR_NOBODY,
-    ("fedcompass-sooner-than-fedavg", "fedfix-biased"): WAITS_FOR_NOBODY,
     ("fedcompass-leaves-few-idle", "async-fedavg"): WAITS_FOR_NOBODY,
     ("fedcompass-leaves-few-idle", "fedasync"): WAITS_FOR_NOBODY,
 }

@@ -95,7 +95,7 @@ class ClaimResult:
     """What it comes to at all points of its suite, where it was decided; None where nothing was measured."""
     power: Power | None = None
     """Whether the launches that decided could tell; None where they have no spread, or nothing says what is needed."""
-    points_reason: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    points_reason: Mapping[str, str] = field(default_factory=dict)
     """Why it is about the points that it selects; empty where it selects none."""
 
     @property
@@ -215,7 +215,8 @@ def _result(common: Mapping[str, Any], claim: Mapping[str, Any], measured: Measu
     verdict = decided(expect, worst.estimate)
     if measured.failed is not None and verdict in ("reproduced", "partly"):
         verdict = "inconclusive"
-    verdict, rule = judged(claim, verdict, worst.estimate, measured.null)
+    fewest = min(f.launches for f in measured.found)
+    verdict, rule = judged(claim, verdict, worst.estimate, measured.null, launches=fewest)
     settled_by: tuple[SettledBy, ...] = ("time",) if verdict == "inconclusive" else ()
     remarks = [rule, measured.failed or _few_launches(worst)]
     if not measured.speaks:
