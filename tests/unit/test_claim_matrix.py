@@ -11,6 +11,7 @@ from test_claim_costs import record, result
 
 from paceline.base.errors import UserErrors
 from paceline.report.claims.text import matrix_text
+from paceline.spec import content
 from paceline.workflows.claiming import claim_facts
 
 TIMES = {1024: 0.5, 4096: 0.55, 65536: 1.5, 262144: 1.9}
@@ -150,3 +151,16 @@ def test_one_reason_is_given(tmp_path: Path) -> None:
         "give one of: paper, premise" in m
         for m in mistakes(tmp_path, ('{premise: "ranks that have a core each"}', "{}"))
     )
+
+
+def test_a_reproduction_by_a_models_clock_says_what_is_assumed(tmp_path: Path) -> None:
+    """Of steps whose costs are stated: what they were chosen to be may be the whole effect."""
+    text = content.find_suite("training/slow-clients").read_text(encoding="utf-8")
+    suite_text.load(tmp_path, text=text)
+    begin = text.index("    assumed:")
+    silent = text[:begin] + text[text.index("\n", begin) + 1 :]
+    with pytest.raises(UserErrors, match=r"virtual_time_to_target is the time of a model") as caught:
+        suite_text.load(tmp_path, text=silent)
+    assert len(caught.value.errors) == 1
+    quotes_nobody = silent.replace(silent[silent.index("    said:") :].partition("\n")[0] + "\n", "", 1)
+    suite_text.load(tmp_path, text=quotes_nobody)

@@ -171,6 +171,11 @@ def test_what_was_assumed_makes_no_more_than_a_model() -> None:
     found = judged(record(0.5), {"ratio_at_most": 0.8}, assumed={"tool_s": "fixed times"})
     assert found.verdict == "consistent with a model"
     assert "assumed: tool_s: fixed times" in (found.reason or "")
+    in_part = judged(record(0.9), {"ratio_at_most": 0.8}, assumed={"tool_s": "fixed times"})
+    assert (in_part.verdict, in_part.reason) == (
+        "consistent with a model",
+        "assumed: tool_s: fixed times; the direction alone: less than was asked",
+    )
     assert judged(record(1.5), {"ratio_at_most": 0.8}, assumed={"a": "b"}).verdict == "not reproduced"
 
 

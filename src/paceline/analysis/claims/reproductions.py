@@ -150,6 +150,8 @@ def judged(
     else:
         why = ""
     if claim.get("assumed"):
+        if verdict == "partly" and not why:
+            why = "the direction alone: less than was asked"
         assumed = "; ".join(f"{name}: {text}" for name, text in claim["assumed"].items())
         return "consistent with a model", "; ".join(filter(None, (f"assumed: {assumed}", why)))
     return verdict, why or None

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from paceline.analysis.claims.costs import Cost, costs_of
 from paceline.analysis.claims.matrix import Matrix, matrix_of
 from paceline.analysis.claims.points import Found, Measured, Premised, Sides, measured_in, places_of
-from paceline.analysis.claims.power import Power, power_of
+from paceline.analysis.claims.power import Power, on_logs, power_of
 from paceline.analysis.claims.premises import Checker
 from paceline.analysis.claims.reproductions import is_reproduction, judged, null_found
 from paceline.analysis.claims.verdicts import (
@@ -202,6 +202,10 @@ def _with_power(result: ClaimResult, points: Sequence[Point], family: Family) ->
     run = next((p.run for p in points if p.run.run_id == result.run_id), None)
     metric = family.metric(result.metric)
     margin = compared(run, result.suite).get(result.metric, metric.margin) if run else metric.margin
+    if metric.compared_by == "ratio" and "value" in next(iter(result.expect)) and not on_logs(result.worst):
+        margin *= abs(
+            next(iter(result.expect.values()))
+        )  # a part of the bound, since values are not positive
     power = power_of(result.expect, result.worst, margin, result.null)
     refuted = result.verdict in REFUTED
     told = power.remark(decided=refuted) if power and (refuted or result.verdict == "inconclusive") else None

@@ -106,7 +106,14 @@ def _parsed(name: str, raw: RawScalar, family: Family) -> Scalar:
 
 
 def _unassumed(claim: Claim, family: Family, located: Located, at: KeyPath) -> Iterator[UserError]:
-    """Yield the settings of ours by which a reproduction selects its points without saying that they are assumed."""
+    """Yield what a reproduction rests on and does not say to be assumed: a model's clock, or a setting of ours."""
+    metric = claim.measure.metric
+    if family.has(metric) and family.metric(metric).clock == "virtual" and not claim.assumed:
+        yield UserError(
+            f"the claim '{claim.id}' quotes its paper, and {metric} is the time of a model, which plays stated costs",
+            where=located.where((*at, "measure", "metric")),
+            expected="'assumed: {…}' with the costs that make the effect, and what they stand for; or a measured time",
+        )
     for name, value in claim.measure.where.items():
         parameter = family.parameter(name)
         if parameter is None or not parameter.ours or value in (None, LOOPBACK) or name in claim.assumed:
