@@ -216,6 +216,17 @@ def test_a_headline_says_what_was_found_what_the_null_arm_gives_and_what_is_not_
     assert null_text(judged(record(0.5), {"ratio_at_most": 0.8})) == "no effect"
 
 
+def test_what_could_be_tested_and_is_not_is_not_run() -> None:
+    """It is not what a machine of two cores cannot test."""
+    left = Headline(says="in less memory", untested="a claim on peak memory")
+    row = row_of([], left, UNTESTED)
+    assert row.verdict == "not run" and "in less memory (wants a claim on peak memory)" in (row.reason or "")
+    *_, verdict, untested = headline_cells(row.headlines[0])
+    assert (verdict, untested) == ("not run", "wants a claim on peak memory")
+    good = judged(record(0.5), {"ratio_at_most": 0.8})
+    assert row_of([good], TESTED, left).verdict == "partly tested"
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -224,10 +235,14 @@ def test_a_headline_says_what_was_found_what_the_null_arm_gives_and_what_is_not_
         {"says": "a", "untestable": "b"},
         {"says": "a", "claims": ["one"], "settled_by": "gpu"},
         {"says": "a", "untestable": "b", "settled_by": "gpu", "form": "c"},
+        {"says": "a", "untested": "b", "claims": ["one"]},
+        {"says": "a", "untested": "b", "settled_by": "gpu"},
+        {"says": "a", "untestable": "not measured yet", "settled_by": "time"},
+        {"says": "a", "untestable": "no claim is about it", "settled_by": "time"},
     ],
 )
 def test_a_headline_is_tested_or_says_why_not(given: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"headline|form|settled_by"):
+    with pytest.raises(ValueError, match=r"headline|form|settled_by|untested"):
         Headline.model_validate(given)
 
 
