@@ -49,7 +49,7 @@ from paceline.families.collectives.api.problem import Comm, Cost, Problem
             "Clipping is off unless it is asked for: it trades unbiasedness for a lower variance.",
             "Deviations are taken about zero; the authors subtract the layer's mean.",
             "With clipping the scale is the largest magnitude that is left; the authors' is the bound itself.",
-            "Each rank has scales of its own; the authors' code can share their maximum over workers.",
+            "Each rank has scales of its own; the authors' code shares their maximum over workers.",
         ),
         "constants": {
             "layer": {

@@ -43,12 +43,19 @@ LOSS_BYTES = 8
         "source": {
             "read": "paper",
             "paper": "abstract of arXiv:2507.03211",
-            "code": "none read",
+            "code": (
+                "github.com/liangyuwang/zo2, which the abstract names: zo2/config/mezo_sgd.py; one device alone, and "
+                "github.com/liangyuwang/distzo2paper has figures"
+            ),
         },
         "deviations": (
             "Partners exchange their sequences, since ranks here read different ones.",
             "w is put back from a copy; adding and subtracting ε·z would leave other rounding on either side.",
             "Blocks in host memory, and their upload in halves, are left out.",
+            (
+                "ε and the rate are the task's, 0.01 by default and the suite's; the authors' configuration has 10⁻³ "
+                "for both, and a weight decay of 0.1, which is left out."
+            ),
         ),
         "constants": {"LOSS_BYTES": {"here": 8, "authors": "a scalar"}},
         "checked_by": (

@@ -2,7 +2,7 @@
 
 Cheng et al., "EDiT: A Local-SGD-Based Efficient Distributed Training Method for Large Language Models" (ICLR 2025),
 synchronisation layer by layer and the penalty of pseudo-gradients; constants as in the authors' public configuration
-where nothing else is said (three deviations, a clip of ten).
+where nothing else is said (three deviations, a clip of ten, as in their example).
 
 Algorithm (for each unit, a layer or the rest; φ: global weights, θ: a replica's; Gᵢ: norm of its Δᵢ = φ − θ):
 1. After H inner steps a unit waits until the next forward reaches it. While a unit's exchange travels, the unit before
@@ -76,9 +76,14 @@ NUMBER_BYTES = 4
                 "rounds."
             ),
             (
-                "Odd norms stay out of the average; the authors' detector takes every norm in, after it has "
-                "judged it."
+                "Odd norms stay out of the average, as in the authors' code for DDP; their code for FSDP takes "
+                "every norm in, after it has judged it."
             ),
+            (
+                "A norm is odd beyond three deviations; the authors' threshold grows with the deviation of recent "
+                "z-scores, where that is above one."
+            ),
+            "Displacements are averaged; their example with FSDP has their ``gta`` reducer, which trims by sign.",
             "A left-out replica weighs exactly nothing; the authors add 10⁶ to its norm before the softmax.",
             "No synchronous steps come before the first round, which is the authors' default too.",
             "Nothing is sharded inside a node.",
@@ -91,10 +96,24 @@ NUMBER_BYTES = 4
         "constants": {
             "sync_every": {
                 "here": 20,
-                "authors": "set by the user; 1 by default, README-EDiT.md",
+                "authors": "1 by default, 10 in their example, README-EDiT.md",
+                "official": 1,
+                "source": "github.com/intelligent-machine-learning/atorch: docs/README-EDiT.md",
+                "differs": "a round of one step is synchronous training; runs here have twenty rounds of twenty",
             },
-            "outer_rate": {"here": 0.7, "authors": "set by the user"},
-            "outer_momentum": {"here": 0.9, "authors": "set by the user"},
+            "outer_rate": {
+                "here": 0.7,
+                "authors": "0.7 in their example, README-EDiT.md",
+                "official": 0.7,
+                "source": "github.com/intelligent-machine-learning/atorch: docs/README-EDiT.md",
+            },
+            "outer_momentum": {
+                "here": 0.9,
+                "authors": "0.8 in their example, README-EDiT.md",
+                "official": 0.8,
+                "source": "github.com/intelligent-machine-learning/atorch: docs/README-EDiT.md",
+                "differs": "DiLoCo's, beside which it stands; suites that compare both take the best of four trials",
+            },
             "deviations": {
                 "here": 3.0,
                 "authors": "3 (ewma_threshold)",

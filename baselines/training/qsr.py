@@ -53,6 +53,10 @@ def growing_rounds(task: Task, least: int, growth: float) -> list[int]:
         "deviations": (
             "α is given in units of the peak rate.",
             "Moments are not averaged, which is the authors' default too (avg-m 0, avg-v 0).",
+            (
+                "The learning rate falls to a tenth of its peak, as for all techniques here; the authors' falls to "
+                "10⁻⁶ of 0.008, so that their last rounds are longer, and its warm-up takes 10⁴ steps."
+            ),
         ),
         "constants": {
             "least": {

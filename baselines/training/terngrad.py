@@ -42,12 +42,19 @@ from paceline.families.training.api.replica import Comm, Cost, FlatReplica, Task
                 "Codes are those of ``ternary``: layers are runs of 16384 elements, and ranks gather what the "
                 "authors' server would add up."
             ),
-            "Deviations are taken about zero, and the scale is the largest magnitude that clipping leaves.",
+            (
+                "Deviations are taken about zero, and the scale is the largest magnitude that clipping leaves; the "
+                "authors' is c deviations about the mean, of the worker that has the largest."
+            ),
+            (
+                "All gradients are coded; the authors leave the last layer's whole unless asked (quantize_logits), "
+                "and AlexNet's tensors of fewer than 9217 elements."
+            ),
         ),
         "constants": {
             "clip_sigmas": {
                 "here": 2.5,
-                "authors": "2.5, bingrad_common.py",
+                "authors": "2.5, bingrad_common.py; 0 in run_multi_gpus_googlenet_quick.sh",
                 "official": 2.5,
                 "source": "github.com/wenwei202/terngrad: terngrad/inception/bingrad_common.py",
             },

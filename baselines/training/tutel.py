@@ -79,7 +79,13 @@ TRIALS = 2
                 "source": "github.com/microsoft/tutel: tutel/impls/moe_layer.py",
                 "differs": "the closed form decides, and not a degree that is set",
             },
-            "slices": {"here": 0, "authors": "world size over experts, moe_layer.py"},
+            "slices": {
+                "here": 0,
+                "authors": "world size over experts (sharded_count), moe_layer.py",
+                "official": "world_size // num_global_experts",
+                "source": "github.com/microsoft/tutel: tutel/impls/moe_layer.py",
+                "differs": "0 stands for that, the fewest ranks that an expert needs",
+            },
             "TRIALS": {"here": 2, "authors": "not public"},
         },
         "checked_by": (

@@ -49,8 +49,8 @@ from paceline.families.training.api.sharded import largest_share
         "deviations": (
             "bfloat16 stands for float16.",
             (
-                "A bucket's exchange is waited for inside backward, and not overlapped with it; DeepSpeed "
-                "overlaps by default where it can."
+                "A bucket's exchange is waited for inside backward, and not overlapped with it, which is "
+                "DeepSpeed's default too (overlap_comm, off below stage 3)."
             ),
             "Buckets hold whole tensors, and are smaller, since models are.",
         ),

@@ -55,7 +55,10 @@ from paceline.families.training.api.sharded import ShardedReplica, Unit, largest
             "state": {"here": "single", "authors": "mixed, in the paper's count of bytes"},
             "reshard": {
                 "here": True,
-                "authors": "by how many parameters may live (max_live_parameters), config.py",
+                "authors": "by how many parameters may live (max_live_parameters, 10⁹), config.py",
+                "official": 1000000000,
+                "source": "github.com/microsoft/DeepSpeed: deepspeed/runtime/zero/config.py (parameters)",
+                "differs": "a layer's parameters go after its pass or stay, whatever their number",
             },
         },
         "checked_by": (

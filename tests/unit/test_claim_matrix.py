@@ -11,6 +11,7 @@ from test_claim_costs import record, result
 
 from paceline.base.errors import UserErrors
 from paceline.report.claims.text import matrix_text
+from paceline.spec import content
 from paceline.workflows.claiming import claim_facts
 
 TIMES = {1024: 0.5, 4096: 0.55, 65536: 1.5, 262144: 1.9}
@@ -106,21 +107,43 @@ def test_the_other_point_of_a_comparison_needs_no_reason(tmp_path: Path) -> None
     suite_text.load(tmp_path, ("versus: native", "versus: {where: {ranks: 4}}"), (REASON, ""))
 
 
-def test_claims_that_ask_the_same_elsewhere_are_there_and_do(tmp_path: Path) -> None:
-    other = suite_text.LEGAL[suite_text.LEGAL.index("  - id: one") :].replace("id: one", "id: other")
-    asked = [('premise: "ranks that have a core each"', "asked_by: [other]")]
-    second = suite_text.LEGAL + other.replace("ranks: 2", "ranks: 4").replace(
-        'premise: "ranks that have a core each"', "asked_by: [one]"
-    )
-    suite_text.load(tmp_path, *asked, text=second)
-    with pytest.raises(UserErrors, match="says that 'other' asks the same at other points, and it does not"):
-        suite_text.load(
-            tmp_path,
-            *asked,
-            text=second.replace(
-                "most: 1.5}\n    points_reason: {asked", "most: 1.4}\n    points_reason: {asked"
-            ),
-        )
+OTHER = suite_text.LEGAL[suite_text.LEGAL.index("  - id: one") :].replace("id: one", "id: other")
+
+
+def test_claims_that_ask_the_same_and_leave_out_no_point_together_are_one(tmp_path: Path) -> None:
+    """Judged apart, one of them could hold where the whole does not."""
+    parts = suite_text.LEGAL + OTHER.replace("ranks: 2", "ranks: 4")
+    with pytest.raises(UserErrors) as caught:
+        suite_text.load(tmp_path, text=parts)
+    told = [str(error) for error in caught.value.errors]
+    assert len(told) == 2 and "asks the same as 'other', and together they leave out no point" in told[0]
+    whole = suite_text.LEGAL + OTHER.replace(WHERE, "").replace(REASON, "")
+    with pytest.raises(UserErrors, match="the claim 'one' asks the same as 'other'"):
+        suite_text.load(tmp_path, text=whole)
+
+
+def test_claims_that_ask_something_else_or_leave_out_points_stand(tmp_path: Path) -> None:
+    another = OTHER.replace("ranks: 2", "ranks: 4").replace("most: 1.5", "most: 1.4")
+    suite_text.load(tmp_path, text=suite_text.LEGAL + another)
+    part = OTHER.replace("ranks: 2", "ranks: 4")
+    suite_text.load(tmp_path, ("ranks: [2, 4]", "ranks: [2, 4, 8]"), text=suite_text.LEGAL + part)
+
+
+LINKS = ("ranks: [2, 4]", "link: [loopback, 20mbit]")
+SAID = "    said: {number: up to 2x faster, place: abstract}\n"
+
+
+def of_a_link(link: str, more: str = "") -> tuple[tuple[str, str], ...]:
+    return LINKS, (WHERE, f", where: {{link: {link}}}"), (REASON, f"{REASON}{more}")
+
+
+def test_a_reproduction_at_a_link_that_we_shaped_says_that_it_is_assumed(tmp_path: Path) -> None:
+    """So slow a link can be chosen that any code gains as much as it has fewer bytes."""
+    (said,) = mistakes(tmp_path, *of_a_link("20mbit", SAID))
+    assert "selects points by link, which we chose" in said and "'assumed: {link: …}'" in said
+    suite_text.load(tmp_path, *of_a_link("20mbit", SAID + '    assumed: {link: "20 Mbit/s"}\n'))
+    suite_text.load(tmp_path, *of_a_link("20mbit"))
+    suite_text.load(tmp_path, *of_a_link("loopback", SAID))
 
 
 def test_one_reason_is_given(tmp_path: Path) -> None:
@@ -128,3 +151,16 @@ def test_one_reason_is_given(tmp_path: Path) -> None:
         "give one of: paper, premise" in m
         for m in mistakes(tmp_path, ('{premise: "ranks that have a core each"}', "{}"))
     )
+
+
+def test_a_reproduction_by_a_models_clock_says_what_is_assumed(tmp_path: Path) -> None:
+    """Of steps whose costs are stated: what they were chosen to be may be the whole effect."""
+    text = content.find_suite("training/slow-clients").read_text(encoding="utf-8")
+    suite_text.load(tmp_path, text=text)
+    begin = text.index("    assumed:")
+    silent = text[:begin] + text[text.index("\n", begin) + 1 :]
+    with pytest.raises(UserErrors, match=r"virtual_time_to_target is the time of a model") as caught:
+        suite_text.load(tmp_path, text=silent)
+    assert len(caught.value.errors) == 1
+    quotes_nobody = silent.replace(silent[silent.index("    said:") :].partition("\n")[0] + "\n", "", 1)
+    suite_text.load(tmp_path, text=quotes_nobody)

@@ -13,9 +13,10 @@ from test_claim_costs import facts, result
 
 from paceline.analysis.claims.power import Power
 from paceline.analysis.claims.results import ClaimResult
+from paceline.base.families.family import load_family
 from paceline.records.store.folder import RunRecord
-from paceline.stats.estimates import Estimate
-from paceline.stats.verdicts import launches_to_find, minimum_detectable
+from paceline.stats.estimates import Estimate, wilson
+from paceline.stats.verdicts import detectable_share, launches_to_find, minimum_detectable
 from paceline.workflows.claiming import claim_facts
 
 # Five differences with a mean of 0.001 and a t interval of half width 0.0068, as AsyncDiff's images had beside 0.005.
@@ -166,3 +167,52 @@ def test_a_claim_between_two_bounds_is_held_to_the_band() -> None:
     assert one is not None and band is not None and both is not None
     assert band.resolves == both.resolves > one.resolves
     assert (band.needs, both.needs) == (0.2, pytest.approx(0.25))
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+def test_so_many_trials_decide_a_share_at_that_distance_in_four_of_five_runs(share: float) -> None:
+    """Held against Wilson's interval of binomial draws, by which a claim is decided."""
+    trials = 400
+    apart = detectable_share(share, trials, 0.95)
+    assert apart is not None and detectable_share(1.0, trials, 0.95) is None
+    drawn = np.random.default_rng(7).binomial(trials, share - apart, 20_000)
+    below = [wilson(int(successes), trials)[1] < share for successes in drawn]
+    assert 0.75 < float(np.mean(below)) < 0.85
+
+
+def of_trials(launches: int, null: float | None = None) -> ClaimResult:
+    """Return a claim on a share of one trial a launch, of which three quarters succeeded."""
+    run = factory.make_run(suites=[facts()])
+    point: dict[str, Any] = {"params": {"size_bytes": 1024}, "metric": "survived"}
+    lines = []
+    for label, share in (("ring", 0.75), ("tree", null)):
+        for i in range(launches if share is not None else 0):
+            lines.append(factory.measurement(run, label, i, [float(i < launches * (share or 0))], **point))
+    claim = {
+        "measure": {"metric": "survived", "technique": "ring"},
+        "expect": {"value_at_least": 0.6},
+        "null_arm": None if null is None else {"technique": "tree"},
+        "paper": "pccl",
+        "said": {"number": "60 %", "place": "abstract"},
+    }
+    return result(factory.in_memory(run, lines), claim)
+
+
+def test_a_shares_design_is_its_trials_beside_the_arm_without_the_mechanism_or_the_margin() -> None:
+    beside, alone = of_trials(40, 0.2), of_trials(40)
+    assert beside.power is not None and beside.power.needs == pytest.approx(0.4)
+    assert beside.power.tells and beside.power.kind == "difference"
+    assert beside.power.resolves == pytest.approx((1.96 + 0.8416) * math.sqrt(0.6 * 0.4 / 40), rel=1e-3)
+    few = of_trials(8, 0.2).power
+    assert few is not None and not few.tells
+    assert few.launches_needed == math.ceil(8 * (few.resolves / few.needs) ** 2)
+    assert alone.power is None or alone.power.needs == load_family("collectives").metric("survived").margin
+
+
+def test_a_value_beside_no_arm_needs_what_the_suite_thinks_worth_telling() -> None:
+    run = factory.make_run(suites=[facts()])
+    lines = factory.launches(run, "ring", [0.9, 1.1, 1.0, 0.95, 1.05], params={"size_bytes": 1024})
+    latency = {"metric": "latency", "technique": "ring"}
+    found = result(factory.in_memory(run, lines), {"measure": latency, "expect": {"value_at_most": 1.05}})
+    assert found.power is not None and (found.power.needs, found.power.kind) == (0.05, "ratio")
+    assert not found.power.tells and "could not tell" in (found.reason or "")

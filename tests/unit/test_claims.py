@@ -254,8 +254,8 @@ def test_a_place_that_cannot_run_a_technique_decides_nothing() -> None:
 
 def test_an_older_version_of_a_suite_decides_nothing_beside_a_newer_one() -> None:
     older, run = record(0.5), factory.make_run()
-    lines = factory.launches(run, "native", [1.0] * 3, suite_version=2)
-    lines += factory.launches(run, "ring", [1.5, 1.51, 1.52], suite_version=2)
+    lines = factory.launches(run, "native", [1.0] * 5, suite_version=2)
+    lines += factory.launches(run, "ring", [1.5, 1.51, 1.52, 1.5, 1.51], suite_version=2)
     newer = factory.in_memory(run, lines)
     (found,) = evaluate([older, newer], facts(claim({"ratio_at_most": 0.8})))
     assert (found.verdict, found.run_id) == ("not reproduced", newer.run_id)

@@ -282,6 +282,12 @@ TRAINED = {
         ("ranks_per_core", {**TRAINED, "host": {"usable_cores": 2}}, 2),
         ("ranks_per_core", TRAINED, None),
         (
+            "virtual_work_s",
+            {"params": {}, "values": {"virtual_s": 2.0, "virtual_bubble_fraction": 0.25}},
+            1.5,
+        ),
+        ("virtual_work_s", {"params": {}, "values": {"virtual_s": 2.0}}, None),
+        (
             "weight_pass_share",
             {"params": {}, "accounting": {"timeline": [{"title": "simulated", "ranks": [PASSES]}]}},
             0.5,

@@ -11,6 +11,7 @@ from test_claims import WOBBLE, claim, facts, paper, record
 from paceline.analysis.claims.headlines import LedgerRow, ledger
 from paceline.analysis.claims.results import ClaimResult, evaluate
 from paceline.analysis.claims.verdicts import has_width
+from paceline.records.format.record import Measurement
 from paceline.records.store.folder import RunRecord
 from paceline.report.claims.headlines import headline_cells, null_text
 from paceline.report.html import Cell, rows_grid
@@ -89,8 +90,60 @@ def test_the_wrong_side_of_no_effect_is_never_reproduced() -> None:
         "partly",
         "the whole interval lies on the other side of no effect, within the slack",
     )
-    lost = judged(with_arm(0.95, 0.5), {"ratio_at_least": 0.9}, null_arm=TREE)
+    lost = judged(with_arm(0.95, 0.3), {"ratio_at_least": 0.9}, null_arm=TREE)
     assert lost.verdict == "partly"
+
+
+def test_a_bound_of_ours_that_is_most_of_what_there_is_to_lose_says_nothing() -> None:
+    """Three hundredths are allowed: the arm without the mechanism has to lose fifteen, unless the paper allows them."""
+    near, allowed = with_arm(1.01, 1.09), {"ratio_at_most": 1.03}
+    found = judged(near, allowed, null_arm=TREE)
+    assert found.verdict == "says nothing" and "loses less than 5 times what is allowed" in (
+        found.reason or ""
+    )
+    assert judged(with_arm(1.01, 1.3), allowed, null_arm=TREE).verdict == "partly"
+    assert judged(near, allowed, null_arm=TREE, whose="paper").verdict == "partly"
+
+
+def at_two_sizes(ring: tuple[float, float], tree: tuple[float, float]) -> RunRecord:
+    """Return a run of two points, with the times of ring and of tree, without the mechanism, at each."""
+    run = factory.make_run()
+    noise = [1 + (w - 1) * 0.1 for w in reversed(WOBBLE)]
+    lines: list[Measurement] = []
+    for label, times in (("native", (1.0, 1.0)), ("ring", ring), ("tree", tree)):
+        for time, size in zip(times, (4096, 1024), strict=True):
+            own = noise if label != "native" else [1.0] * len(noise)
+            values = [time * w * n for w, n in zip(WOBBLE, own, strict=True)]
+            lines += factory.launches(run, label, values, params={"size_bytes": size})
+    return factory.in_memory(run, lines)
+
+
+@pytest.mark.parametrize(
+    ("tree", "verdict"),
+    [((1.4, 1.3), "reproduced"), ((1.4, 0.7), "partly"), ((0.7, 0.7), "says nothing")],
+)
+def test_an_arm_has_to_fall_short_at_every_point(tree: tuple[float, float], verdict: str) -> None:
+    """Where it does not at some, the claim says something of the others alone."""
+    found = judged(at_two_sizes((0.7, 0.6), tree), {"ratio_at_most": 1.0}, null_arm=TREE)
+    assert found.verdict == verdict
+    if verdict == "partly":
+        assert found.reason == "at 1 of 2 points tree, which lacks the mechanism, does as well"
+        assert found.null is not None and found.null.estimate is not None
+        assert found.null.estimate.value == pytest.approx(0.7, rel=0.05), "where it comes closest"
+
+
+@pytest.mark.parametrize("ratio", [0.5, 0.9, 1.5])
+def test_fewer_launches_than_are_asked_for_decide_no_reproduction(ratio: float) -> None:
+    """Whether it would hold, hold in part or not."""
+    run = factory.make_run()
+    lines = factory.launches(run, "native", [1.0, 1.01, 1.02])
+    lines += factory.launches(run, "ring", [ratio, ratio * 1.011, ratio * 1.019])
+    few = factory.in_memory(run, lines)
+    found = judged(few, {"ratio_at_most": 0.8})
+    assert (found.verdict, found.reason) == ("inconclusive", "exploratory: 3 launches, 5 are asked for")
+    assert judged(few, {"ratio_at_most": 0.8}, said=None).verdict != "inconclusive", (
+        "a conformance says how few"
+    )
 
 
 @pytest.mark.parametrize("scope", ["best", "mean", "range"])
@@ -118,6 +171,11 @@ def test_what_was_assumed_makes_no_more_than_a_model() -> None:
     found = judged(record(0.5), {"ratio_at_most": 0.8}, assumed={"tool_s": "fixed times"})
     assert found.verdict == "consistent with a model"
     assert "assumed: tool_s: fixed times" in (found.reason or "")
+    in_part = judged(record(0.9), {"ratio_at_most": 0.8}, assumed={"tool_s": "fixed times"})
+    assert (in_part.verdict, in_part.reason) == (
+        "consistent with a model",
+        "assumed: tool_s: fixed times; the direction alone: less than was asked",
+    )
     assert judged(record(1.5), {"ratio_at_most": 0.8}, assumed={"a": "b"}).verdict == "not reproduced"
 
 
@@ -158,6 +216,17 @@ def test_a_headline_says_what_was_found_what_the_null_arm_gives_and_what_is_not_
     assert null_text(judged(record(0.5), {"ratio_at_most": 0.8})) == "no effect"
 
 
+def test_what_could_be_tested_and_is_not_is_not_run() -> None:
+    """It is not what a machine of two cores cannot test."""
+    left = Headline(says="in less memory", untested="a claim on peak memory")
+    row = row_of([], left, UNTESTED)
+    assert row.verdict == "not run" and "in less memory (wants a claim on peak memory)" in (row.reason or "")
+    *_, verdict, untested = headline_cells(row.headlines[0])
+    assert (verdict, untested) == ("not run", "wants a claim on peak memory")
+    good = judged(record(0.5), {"ratio_at_most": 0.8})
+    assert row_of([good], TESTED, left).verdict == "partly tested"
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -166,10 +235,14 @@ def test_a_headline_says_what_was_found_what_the_null_arm_gives_and_what_is_not_
         {"says": "a", "untestable": "b"},
         {"says": "a", "claims": ["one"], "settled_by": "gpu"},
         {"says": "a", "untestable": "b", "settled_by": "gpu", "form": "c"},
+        {"says": "a", "untested": "b", "claims": ["one"]},
+        {"says": "a", "untested": "b", "settled_by": "gpu"},
+        {"says": "a", "untestable": "not measured yet", "settled_by": "time"},
+        {"says": "a", "untestable": "no claim is about it", "settled_by": "time"},
     ],
 )
 def test_a_headline_is_tested_or_says_why_not(given: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"headline|form|settled_by"):
+    with pytest.raises(ValueError, match=r"headline|form|settled_by|untested"):
         Headline.model_validate(given)
 
 

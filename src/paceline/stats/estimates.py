@@ -58,6 +58,8 @@ class Estimate:
     """Launches, among ``num_launches``, of which a side never came to have a value."""
     busy: str = ""
     """Who took the machine, where that leaves too few launches for an interval."""
+    trials: int | None = None
+    """How many samples of 0 or 1 a proportion counts; None of anything else."""
 
 
 FEW = 64
@@ -223,6 +225,7 @@ def _proportion(side: Launches) -> Estimate:
         method="Wilson",
         num_launches=len(side.values),
         confidence=side.confidence,
+        trials=total,
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 from paceline.stats.estimates import CONFIDENCE, Estimate
 
@@ -143,6 +143,23 @@ def launches_to_find(estimate: Estimate, effect: float, kind: Kind, *, band: boo
         if _quantiles(count, estimate.confidence, band) * estimate.spread / math.sqrt(count) <= size:
             return count
     return None
+
+
+def detectable_share(bound: float, trials: int, confidence: float) -> float | None:
+    """Return how far a proportion has to lie from a bound for so many trials to decide it in 80 % of runs.
+
+    (z₀.₉₇₅ + z₀.₈)·√(b·(1 − b)/n), by the variance at the bound b (Fleiss, Statistical Methods for Rates and
+    Proportions, chapter 2), whatever was found. None where the bound is 0 or 1, or there is no trial.
+
+    Args:
+        bound: A share, 0 to 1.
+        trials: Samples of 0 or 1.
+        confidence: Of the interval.
+    """
+    if not 0 < bound < 1 or trials < 1:
+        return None
+    quantiles = float(ndtri(0.5 + confidence / 2)) + float(ndtri(POWER))
+    return quantiles * math.sqrt(bound * (1 - bound) / trials)
 
 
 def least_margin(estimate: Estimate, kind: Kind) -> float | None:

@@ -128,6 +128,7 @@ def headline_facts(row: HeadlineResult) -> dict[str, Any]:
         "claims": list(headline.claims),
         "form": headline.form or None,
         "untestable": headline.untestable or None,
+        "untested": headline.untested or None,
         "settled_by": headline.settled_by,
         "test": headline.test or None,
     }

@@ -145,7 +145,11 @@ def _verdict(
         if worst == "reproduced" and remarks:
             worst = PARTLY_TESTED
         return worst, reason
-    if any(h.verdict == UNTESTABLE for h in untested):
+    out_of_reach = [h for h in untested if h.verdict == UNTESTABLE]
+    # what a premise kept from a verdict was run; what nobody wrote a claim for was not
+    if any(h.results for h in out_of_reach) or (
+        out_of_reach and not any(h.headline.untested for h in untested)
+    ):
         return UNTESTABLE, reason
     return NOT_RUN, reason
 
@@ -154,6 +158,8 @@ def _untested_text(row: HeadlineResult) -> str:
     headline = row.headline
     if headline.untestable:
         return f"{headline.says} ({headline.untestable})"
+    if headline.untested:
+        return f"{headline.says} (wants {headline.untested})"
     if row.verdict == UNTESTABLE:
         own = next(r for r in row.results if r.verdict == UNTESTABLE)
         return f"{headline.says} ({own.reason})"

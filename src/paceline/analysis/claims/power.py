@@ -6,9 +6,12 @@ The spread of the launches that decided gives the effect that as many launches f
 level. Where the interval has to lie between two bounds either end may leave them, and t₀.₉ stands for t₀.₈. Nothing of
 it depends on what was found, but for the spread.
 
+A proportion has no spread of launches: its trials give the distance from the bound that as many find
+(``stats.verdicts.detectable_share``).
+
 What the claim needs is the distance from its bound to where nothing of the technique is: no effect; the arm without the
-mechanism where the claim is about a value; half of the band where it has two bounds. A bound that is no effect itself
-needs what its suite thinks worth telling, the metric's margin.
+mechanism where the claim is about a value; half of the band where it has two bounds. A bound that is no effect itself,
+and a value beside which there is no such arm, need what their suite thinks worth telling, the metric's margin.
 """
 
 from __future__ import annotations
@@ -20,7 +23,13 @@ from dataclasses import dataclass
 from paceline.analysis.claims.verdicts import NullFound
 from paceline.base.counting import number_of
 from paceline.stats.estimates import Estimate
-from paceline.stats.verdicts import MANY_LAUNCHES, Kind, launches_to_find, minimum_detectable
+from paceline.stats.verdicts import (
+    MANY_LAUNCHES,
+    Kind,
+    detectable_share,
+    launches_to_find,
+    minimum_detectable,
+)
 
 NO_EFFECT: Mapping[Kind, float] = {"ratio": 1.0, "difference": 0.0}
 MANY = 99.5
@@ -92,8 +101,13 @@ def power_of(
     """
     kind = _kind(expect, estimate)
     band = len(expect) > 1 or "equal_within" in expect
-    resolves, needs = minimum_detectable(estimate, kind, band=band), _needed(expect, kind, margin, null)
-    if resolves is None or needs is None or not needs > 0:
+    needs = _needed(expect, kind, margin, null)
+    if needs is None or not needs > 0:
+        return None
+    if estimate.trials is not None:
+        return _of_trials(expect, estimate, estimate.trials, needs)
+    resolves = minimum_detectable(estimate, kind, band=band)
+    if resolves is None:
         return None
     return Power(
         resolves=resolves,
@@ -104,11 +118,33 @@ def power_of(
     )
 
 
+def _of_trials(expect: Mapping[str, float], estimate: Estimate, trials: int, needs: float) -> Power | None:
+    """Return the power of a proportion, by its trials; each launch is taken to have as many as these have."""
+    bound, *more = expect.values()
+    resolves = None if more else detectable_share(bound, trials, estimate.confidence)
+    if resolves is None:
+        return None
+    # the effect falls with the root of the trials, which grow with the launches
+    launches = math.ceil(estimate.num_launches * (resolves / needs) ** 2)
+    return Power(
+        resolves=resolves,
+        needs=needs,
+        kind="difference",
+        launches=estimate.num_launches,
+        launches_needed=launches if launches <= MANY_LAUNCHES else None,
+    )
+
+
+def on_logs(estimate: Estimate) -> bool:
+    """Return whether an estimate's spread is of logarithms."""
+    return LOGARITHMS in estimate.method
+
+
 def _kind(expect: Mapping[str, float], estimate: Estimate) -> Kind:
     """Return the scale of an estimate's spread."""
     quantity = next(iter(expect)).partition("_")[0]
     if quantity == "value":
-        return "ratio" if LOGARITHMS in estimate.method else "difference"
+        return "ratio" if on_logs(estimate) else "difference"
     return "difference" if quantity == "difference" else "ratio"
 
 
@@ -120,7 +156,7 @@ def _needed(expect: Mapping[str, float], kind: Kind, margin: float, null: NullFo
     if name == "equal_within":
         return bound
     if name.startswith("value"):
-        return None if null is None or null.estimate is None else _apart(null.estimate.value, bound, kind)
+        return margin if null is None or null.estimate is None else _apart(null.estimate.value, bound, kind)
     distance = _apart(bound, NO_EFFECT[kind], kind)
     return margin if distance == 0 else distance
 

@@ -4,11 +4,13 @@ The rules, in this order, for a claim whose interval is as expected, or in its d
 
 1. It quotes its paper, and its interval has a width. Otherwise it is a conformance: a bound of ours, a closed form, a
    count.
-2. An arm without the mechanism, in the technique's place, falls short by its whole interval. Otherwise the claim says
-   nothing.
-3. The interval does not lie wholly on the wrong side of no effect. Otherwise the claim holds partly.
-4. Where it is about the paper's best, mean or range, the bound is the paper's own. Otherwise it holds partly.
-5. Nothing that creates the effect is assumed. Otherwise it is consistent with a model.
+2. An arm without the mechanism, in the technique's place, falls short by its whole interval, and by five times what a
+   bound of ours allows. Where it does so at no point the claim says nothing, and where it does not at some, the claim
+   holds partly.
+3. As many launches decided it as are asked for, whatever the verdict. Otherwise it is inconclusive.
+4. The interval does not lie wholly on the wrong side of no effect. Otherwise the claim holds partly.
+5. Where it is about the paper's best, mean or range, the bound is the paper's own. Otherwise it holds partly.
+6. Nothing that creates the effect is assumed. Otherwise it is consistent with a model.
 """
 
 from __future__ import annotations
@@ -21,15 +23,21 @@ from paceline.analysis.claims.points import Found, Sides, measured_in
 from paceline.analysis.claims.verdicts import (
     CONFORMANCE,
     SIZED,
+    SLACK_SHARE,
     ClaimVerdictName,
     NullFound,
     beyond_no_effect,
     decided,
     excludes_no_effect,
+    falls_short,
     has_width,
+    loss_of,
     order_of,
+    slack,
 )
-from paceline.analysis.points import Point
+from paceline.analysis.evidence import PointKey
+from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point
+from paceline.base.counting import number_of
 from paceline.base.families.family import Family
 from paceline.stats.estimates import Estimate
 
@@ -59,13 +67,34 @@ def null_found(
     arm = _with_arm(sides, side, label)
     runs = {run.run_id for one_found in found for run in one_found.runs}
     there = [point for point in points if point.run.run_id in runs]
-    measured = measured_in(there, arm, family)
+    expect, measured = claim["expect"], measured_in(there, arm, family)
     if not measured.found:
-        return NullFound(technique=label)
-    worst = min(
-        (f.estimate for f in measured.found), key=lambda estimate: order_of(claim["expect"], estimate)
+        return NullFound(technique=label, points=len(found), as_good=len(found))
+    by_worth = sorted((f.estimate for f in measured.found), key=lambda estimate: order_of(expect, estimate))
+    as_good, near = _not_short(claim, found, {f.point: f.estimate for f in measured.found})
+    return NullFound(
+        technique=label,
+        estimate=by_worth[-1],
+        verdict=decided(expect, by_worth[0]),
+        points=len(found),
+        as_good=as_good,
+        near=near,
     )
-    return NullFound(technique=label, estimate=worst, verdict=decided(claim["expect"], worst))
+
+
+def _not_short(
+    claim: Mapping[str, Any], found: Sequence[Found], arm: Mapping[PointKey | None, Estimate]
+) -> tuple[int, int]:
+    """Return at how many points an arm does as well as the technique, and at how many others it loses little."""
+    expect, as_good, near = claim["expect"], 0, 0
+    allowed = 0.0 if claim.get("whose") == "paper" else slack(expect)
+    for one in found:
+        there = arm.get(one.point)
+        if there is None or not falls_short(decided(expect, there), decided(expect, one.estimate)):
+            as_good += 1
+        elif allowed > 0 and loss_of(expect, there) < SLACK_SHARE * allowed:
+            near += 1
+    return as_good, near
 
 
 def _with_arm(sides: Sides, side: str, label: str) -> Sides:
@@ -81,7 +110,12 @@ def is_reproduction(claim: Mapping[str, Any]) -> bool:
 
 
 def judged(
-    claim: Mapping[str, Any], verdict: ClaimVerdictName, estimate: Estimate, null: NullFound | None
+    claim: Mapping[str, Any],
+    verdict: ClaimVerdictName,
+    estimate: Estimate,
+    null: NullFound | None,
+    *,
+    launches: int,
 ) -> tuple[ClaimVerdictName, str | None]:
     """Return what the verdict of an interval is worth, and the rule that made it less.
 
@@ -90,25 +124,34 @@ def judged(
         verdict: Of the interval that decided.
         estimate: That interval.
         null: What the arm without the mechanism came to.
+        launches: Of the point with the fewest.
     """
     if not is_reproduction(claim):
         return CONFORMANCE.get(verdict, verdict), None
     if not has_width(estimate):
         return CONFORMANCE.get(verdict, verdict), "a count without an interval: it conforms or does not"
+    few = launches < LEADERBOARD_LAUNCHES
     if verdict not in ("reproduced", "partly"):
-        return verdict, None
+        return ("inconclusive" if few and verdict == "not reproduced" else verdict), None
     if null is None:
         return "says nothing", "no arm without the mechanism is held against it (null_arm:)"
     if not null.tells(verdict):
         return "says nothing", _null_text(null)
+    if few:
+        return "inconclusive", None
+    kept = null.as_good + null.near
     expect = claim["expect"]
-    if verdict == "reproduced" and beyond_no_effect(expect, estimate):
+    if verdict == "reproduced" and kept:
+        verdict, why = "partly", f"at {kept} of {number_of(null.points, 'point')} {_null_text(null)}"
+    elif verdict == "reproduced" and beyond_no_effect(expect, estimate):
         verdict, why = "partly", "the whole interval lies on the other side of no effect, within the slack"
     elif verdict == "reproduced" and claim["scope"] in SIZED and claim.get("whose") != "paper":
         verdict, why = "partly", "the direction: the bound is ours, and looser than the paper's number"
     else:
         why = ""
     if claim.get("assumed"):
+        if verdict == "partly" and not why:
+            why = "the direction alone: less than was asked"
         assumed = "; ".join(f"{name}: {text}" for name, text in claim["assumed"].items())
         return "consistent with a model", "; ".join(filter(None, (f"assumed: {assumed}", why)))
     return verdict, why or None
@@ -117,6 +160,11 @@ def judged(
 def _null_text(null: NullFound) -> str:
     if null.verdict is None:
         return f"{null.technique}, which lacks the mechanism, is not in the runs that decided"
+    if null.near and not null.as_good:
+        return (
+            f"{null.technique}, which lacks the mechanism, loses less than {SLACK_SHARE} times what is allowed: "
+            "the bound is most of all that there is to lose"
+        )
     if null.verdict == "inconclusive":
         return f"{null.technique}, which lacks the mechanism, may do as well: its interval holds the bound"
     return f"{null.technique}, which lacks the mechanism, does as well"

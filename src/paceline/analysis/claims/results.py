@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from paceline.analysis.claims.costs import Cost, costs_of
 from paceline.analysis.claims.matrix import Matrix, matrix_of
 from paceline.analysis.claims.points import Found, Measured, Premised, Sides, measured_in, places_of
-from paceline.analysis.claims.power import Power, power_of
+from paceline.analysis.claims.power import Power, on_logs, power_of
 from paceline.analysis.claims.premises import Checker
 from paceline.analysis.claims.reproductions import is_reproduction, judged, null_found
 from paceline.analysis.claims.verdicts import (
@@ -95,7 +95,7 @@ class ClaimResult:
     """What it comes to at all points of its suite, where it was decided; None where nothing was measured."""
     power: Power | None = None
     """Whether the launches that decided could tell; None where they have no spread, or nothing says what is needed."""
-    points_reason: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    points_reason: Mapping[str, str] = field(default_factory=dict)
     """Why it is about the points that it selects; empty where it selects none."""
 
     @property
@@ -202,6 +202,10 @@ def _with_power(result: ClaimResult, points: Sequence[Point], family: Family) ->
     run = next((p.run for p in points if p.run.run_id == result.run_id), None)
     metric = family.metric(result.metric)
     margin = compared(run, result.suite).get(result.metric, metric.margin) if run else metric.margin
+    if metric.compared_by == "ratio" and "value" in next(iter(result.expect)) and not on_logs(result.worst):
+        margin *= abs(
+            next(iter(result.expect.values()))
+        )  # a part of the bound, since values are not positive
     power = power_of(result.expect, result.worst, margin, result.null)
     refuted = result.verdict in REFUTED
     told = power.remark(decided=refuted) if power and (refuted or result.verdict == "inconclusive") else None
@@ -215,7 +219,8 @@ def _result(common: Mapping[str, Any], claim: Mapping[str, Any], measured: Measu
     verdict = decided(expect, worst.estimate)
     if measured.failed is not None and verdict in ("reproduced", "partly"):
         verdict = "inconclusive"
-    verdict, rule = judged(claim, verdict, worst.estimate, measured.null)
+    fewest = min(f.launches for f in measured.found)
+    verdict, rule = judged(claim, verdict, worst.estimate, measured.null, launches=fewest)
     settled_by: tuple[SettledBy, ...] = ("time",) if verdict == "inconclusive" else ()
     remarks = [rule, measured.failed or _few_launches(worst)]
     if not measured.speaks:

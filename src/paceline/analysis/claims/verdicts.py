@@ -38,10 +38,17 @@ CONFORMANCE: Mapping[ClaimVerdictName, ClaimVerdictName] = {
 REFUTED: tuple[ClaimVerdictName, ...] = ("not reproduced", "does not conform")
 SIZED = ("best", "mean", "range")
 """Scopes of a paper's number: a looser bound of ours tests its direction alone."""
+NO_EFFECT_OF: Mapping[str, float] = {"ratio_at_most": 1.0, "ratio_at_least": 1.0, "difference_at_most": 0.0}
+"""What an expectation is compared with where two sides are equal, by its kind."""
 NO_WIDTH = 1e-12
 """Relative width of an interval up to which it has none: its samples are one count, through logarithms."""
 UNTESTABLE: ClaimVerdictName = "not testable here"
 """The verdict where a premise is not met: whatever was found says nothing about the claim."""
+
+
+SLACK_SHARE = 5
+"""An arm without the mechanism loses at least so many times what a claim allows, or the allowance is most of all that
+there is to lose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,24 +58,53 @@ class NullFound:
     technique: str
     """Its label; empty where no effect stands in its place, two equal sides."""
     estimate: Estimate | None = None
-    """None where the runs do not hold it, or where it is no effect."""
+    """At the point where it comes closest to what is expected; None where the runs do not hold it, or of no effect."""
     verdict: ClaimVerdictName | None = None
-    """Of its interval, held against the claim's expectation; None where the runs do not hold it."""
+    """Of its worst interval, held against the claim's expectation; None where the runs do not hold it."""
+    points: int = 1
+    """At how many points the technique was judged."""
+    as_good: int = 0
+    """At how many of them it does as well as the technique, may do so, or is not in the runs."""
+    near: int = 0
+    """At how many of the others it loses less than ``SLACK_SHARE`` times what the claim allows."""
 
     def tells(self, verdict: ClaimVerdictName) -> bool:
-        """Whether it falls short, by its whole interval, of what the technique came to."""
-        if self.verdict is None or self.verdict == "inconclusive":
+        """Whether it falls short, by its whole interval, of what the technique came to, at one point at least."""
+        if self.verdict is None or self.verdict == "inconclusive" or self.as_good + self.near >= self.points:
             return False
         return WORST_FIRST.index(self.verdict) < WORST_FIRST.index(verdict)
 
 
+def falls_short(verdict: ClaimVerdictName, of: ClaimVerdictName) -> bool:
+    """Return whether one interval is decided, and worse than another."""
+    return verdict != "inconclusive" and WORST_FIRST.index(verdict) < WORST_FIRST.index(of)
+
+
+def slack(expect: Mapping[str, float]) -> float:
+    """Return how far an expectation reaches beyond no effect on its wrong side; 0 where it does not, and of values."""
+    kind, bound = next(iter(expect.items()))
+    if len(expect) > 1 or kind not in NO_EFFECT_OF:
+        return 0.0
+    beyond = bound - NO_EFFECT_OF[kind]
+    return max(0.0, -beyond if kind.endswith("at_least") else beyond)
+
+
+def loss_of(expect: Mapping[str, float], estimate: Estimate) -> float:
+    """Return by how much the near end of an interval lies on the wrong side of no effect; below 0 on the right side."""
+    kind = next(iter(expect))
+    if estimate.low is None or estimate.high is None or kind not in NO_EFFECT_OF:
+        return -math.inf
+    if kind.endswith("at_least"):
+        return NO_EFFECT_OF[kind] - estimate.high
+    return estimate.low - NO_EFFECT_OF[kind]
+
+
 def excludes_no_effect(expect: Mapping[str, float]) -> bool:
     """Return whether a whole interval on the right side of an expectation cannot be that of two equal sides."""
-    equal = {"ratio_at_most": 1.0, "ratio_at_least": 1.0, "difference_at_most": 0.0}
     return any(
-        bound <= equal[kind] if kind.endswith("at_most") else bound >= equal[kind]
+        bound <= NO_EFFECT_OF[kind] if kind.endswith("at_most") else bound >= NO_EFFECT_OF[kind]
         for kind, bound in expect.items()
-        if kind in equal
+        if kind in NO_EFFECT_OF
     )
 
 

@@ -52,6 +52,9 @@ class Parameter:
     only_for: tuple[str, ...] = ()
     """Operations for which the parameter exists; empty means all."""
     minimum: float | None = None
+    ours: bool = False
+    """A setting that we choose, and that can create what a paper found: a link's rate, say. A claim that quotes its
+    paper and selects points by it says so (``assumed``)."""
     form: Callable[[str], str | None] | None = None
     """Says what is wrong with a text, whatever the other parameters are; None where nothing is. Of a choice: with a
     text that is none of them."""

@@ -40,7 +40,7 @@ from paceline.report.tables.terminal import terminal_width, wrapped
 from paceline.report.words.stops import stop_lines
 from paceline.spec.plans.plan import Plan, canonical
 from paceline.worker.machine.host import memory_bytes
-from paceline.workflows.expecting import expectation, expectation_text
+from paceline.workflows.expecting import expectation, expectation_text, untold_claims, untold_text
 from paceline.workflows.footprints import needs_of
 from paceline.workflows.running import Prepared, earlier_runs, exit_code, perform, prepare, prepare_again
 from paceline.workflows.stores import default_results
@@ -102,13 +102,16 @@ def _shown(
     """
     plan = prepared.plan
     found = expectation(plan, earlier, results)
+    untold = untold_claims(plan, prepared.suites, earlier, results)
     if not as_json:
-        text = describe_plan(plan, earlier, wide=wide)
-        return text if found is None else f"{text}\n{_laid_out(expectation_text(plan, found), wide=wide)}"
+        told = [expectation_text(plan, found) if found is not None else "", untold_text(untold)]
+        added = [_laid_out(text, wide=wide) for text in told if text]
+        return "\n".join([describe_plan(plan, earlier, wide=wide), *added])
     more: dict[str, Any] = {
         "estimate": plan_estimate(plan, earlier),
         "warnings": list(prepared.warnings),
         **({"expected": asdict(found)} if found is not None else {}),
+        **({"untold_claims": [asdict(u) for u in untold]} if untold else {}),
     }
     return canonical({**plan.data, **more})
 

@@ -52,6 +52,8 @@ def _untested(row: HeadlineResult) -> str:
     if headline.untestable:
         settled = SETTLES[headline.settled_by] if headline.settled_by else ""
         return "; ".join(filter(None, (headline.untestable, settled, headline.test)))
+    if headline.untested:
+        return f"wants {headline.untested}"
     if headline.form:
         return f"tested as: {headline.form}"
     return "" if row.tested else "; ".join(dict.fromkeys(c.reason or "" for c in row.results if c.reproduces))

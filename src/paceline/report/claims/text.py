@@ -107,15 +107,13 @@ POINTS_REASONS: Mapping[str, str] = {
     "paper": "the paper's",
     "premise": "needs",
     "expectation": "what is asked follows from them",
-    "asked_by": "others are asked by",
 }
 
 
 def points_reason_text(claim: ClaimResult) -> str:
     """Say why a claim is about the points that it selects; nothing where it selects none."""
     for kind, given in claim.points_reason.items():
-        text = given if isinstance(given, str) else ", ".join(given)
-        return f"{POINTS_REASONS[kind]}: {text}"
+        return f"{POINTS_REASONS[kind]}: {given}"
     return ""
 
 

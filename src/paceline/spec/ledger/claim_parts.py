@@ -45,10 +45,6 @@ class PointsReason(FileModel):
         description="The expected number follows from what the point is: how, and what stands for the others.",
     )
 
-    asked_by: list[str] | None = Field(
-        None, min_length=1, description="Claims that ask the same of the same metric at the other points."
-    )
-
     @model_validator(mode="after")
     def _one_kind(self) -> PointsReason:
         given = [name for name in type(self).model_fields if getattr(self, name) is not None]

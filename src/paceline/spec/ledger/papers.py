@@ -16,6 +16,9 @@ from paceline.spec.files.models import FileModel
 from paceline.spec.files.yaml_file import load
 from paceline.spec.ledger.premises import SettledBy
 
+LEFT_UNDONE = (" yet", "no claim", "is not measured")
+"""Words of a reason that say that nobody did it, and not that it cannot be done."""
+
 
 class Headline(FileModel):
     """One thing that a paper's abstract or main table says, and what tests it here."""
@@ -26,7 +29,8 @@ class Headline(FileModel):
     place: str = Field("abstract", description="Where it says so.")
     claims: tuple[str, ...] = Field((), description="Ids of the claims of suites that test it.")
     form: str = Field("", description="Where they test another form of it: why that says the same.")
-    untestable: str = Field("", description="Why nothing here tests it.")
+    untestable: str = Field("", description="Why nothing can test it here: what is lacking.")
+    untested: str = Field("", description="What could test it here, where nothing does yet.")
     settled_by: SettledBy | None = Field(
         None, description="What would: gpu, parameters (a larger model), time or setting."
     )
@@ -34,11 +38,16 @@ class Headline(FileModel):
 
     @model_validator(mode="after")
     def _tested_or_not(self) -> Headline:
-        if bool(self.claims) == bool(self.untestable):
-            raise ValueError("a headline has either 'claims' that test it, or 'untestable', why none does")
+        if sum(map(bool, (self.claims, self.untestable, self.untested))) != 1:
+            raise ValueError(
+                "a headline has one of: 'claims' that test it, 'untestable', why nothing can here, and 'untested', "
+                "what could and does not yet"
+            )
+        if any(words in self.untestable for words in LEFT_UNDONE):
+            raise ValueError("what nobody has measured yet is 'untested', and not 'untestable'")
         if self.untestable and self.settled_by is None:
             raise ValueError("an untestable headline says what would settle it: 'settled_by'")
-        if self.claims and (self.settled_by or self.test):
+        if not self.untestable and (self.settled_by or self.test):
             raise ValueError("'settled_by' and 'test' are about an untestable headline")
         if self.form and not self.claims:
             raise ValueError("'form' is about the claims of a headline")

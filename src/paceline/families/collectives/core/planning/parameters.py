@@ -17,6 +17,7 @@ CALL: tuple[Parameter, ...] = (
         kind="text",
         doc="A link of the runner; default: the runner's own.",
         default=None,
+        ours=True,
     ),
     Parameter(
         name="payload",

@@ -60,6 +60,7 @@ RANK_LINKS: tuple[Parameter, ...] = (
         kind="rate",
         doc="Out of a rank, to all others together.",
         default=1e9,
+        ours=True,
     ),
     Parameter(
         name="rank_link_delay",

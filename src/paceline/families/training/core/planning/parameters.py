@@ -123,7 +123,13 @@ RUN: tuple[Parameter, ...] = (
         is_code=is_own_data,
     ),
     Parameter(name="ranks", kind="count", doc="Number of ranks.", default=2, minimum=1),
-    Parameter(name="link", kind="text", doc="A link of the runner; default: the runner's own.", default=None),
+    Parameter(
+        name="link",
+        kind="text",
+        doc="A link of the runner; default: the runner's own.",
+        default=None,
+        ours=True,
+    ),
     Parameter(
         name="dtype",
         kind="choice",

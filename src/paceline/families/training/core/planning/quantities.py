@@ -46,6 +46,11 @@ def weight_pass_share(seen: Witness) -> float | None:
     return None
 
 
+def virtual_work_s(seen: Witness) -> float:
+    """Return what the passes of a step take of the time in which it is played: virtual_s without its bubble, in s."""
+    return seen.values["virtual_s"] * (1 - seen.values["virtual_bubble_fraction"])
+
+
 QUANTITIES = (
     Quantity(
         name="outer_rounds",
@@ -71,5 +76,11 @@ QUANTITIES = (
         unit="ratio",
         doc="Pipelines that split backward: mean processor time of a weight pass over a forward's.",
         compute=weight_pass_share,
+    ),
+    Quantity(
+        name="virtual_work_s",
+        unit="s",
+        doc="Pipelines: what a rank's passes take of a step that is played, virtual_s · (1 − virtual_bubble_fraction).",
+        compute=virtual_work_s,
     ),
 )
