@@ -21,6 +21,7 @@ from paceline.report.boards.standing import Board, select
 from paceline.report.charts.small import standalone
 from paceline.report.claims.partly import part_text
 from paceline.report.findings.rules import Finding, Known, findings
+from paceline.report.findings.sentences import gain_sentence
 from paceline.report.tables.quality import losses, quality_ranks
 from paceline.report.tables.results import board_table
 from paceline.report.words.names import metric_label
@@ -107,6 +108,23 @@ def test_the_largest_gain_is_a_sentence_with_the_figures_of_the_samples() -> Non
         "collectives/all-reduce, 1 KiB; local-cpu, Test CPU, 2 cores; grade B, 6 launches" in finding.sentence
     )
     assert finding.href.startswith("cases/")
+
+
+def test_a_count_is_a_share_of_the_baseline_s_and_its_label_says_of_what() -> None:
+    seen = known(measured(1, {KB: QUICK}))
+    (board,) = seen.boards
+    (faster,) = (c for c in seen.of(board) if c.label == "tree" and c.metric == "latency")
+    counts = {
+        "metric": "tokens_reordered",
+        "unit": "token",
+        "effect": replace(faster.effect, value=0.6972),
+        "value": replace(faster.value, value=957.4),
+        "baseline_value": replace(faster.baseline_value, value=1373.2),
+    }
+    said = gain_sentence(replace(faster, **counts), board)
+    assert said.startswith(
+        "tree needs 69.7 % of the order-averaged tokens of native: 957 order-averaged tokens against 1,373, 0.697 × ["
+    )
 
 
 def test_a_finding_goes_when_its_verdict_does() -> None:

@@ -165,7 +165,7 @@ def _gain(c: Comparison) -> str:
         return f"{c.label} is {gain:.3g} times as fast as {baseline}"
     label = metric_label(c.metric)
     if c.better == "lower":
-        return f"{c.label} needs {c.effect.value:.3g} times the {label} of {baseline}"
+        return f"{c.label} needs {100 * c.effect.value:.3g} % of the {label} of {baseline}"
     return f"{c.label} reaches {c.effect.value:.3g} times the {label} of {baseline}"
 
 
@@ -173,8 +173,8 @@ def _values(c: Comparison) -> str:
     """Write both values and the effect with its interval."""
     own, base = _quantity(c.unit, c.value.value), _quantity(c.unit, c.baseline_value.value)
     label = metric_label(c.metric)
-    if label == f"{c.unit}s":
-        return f"{c.value.value:.0f} {label} against {c.baseline_value.value:.0f}, {_effect(c)}"
+    if label.endswith(f"{c.unit}s"):  # a count, whose label says of what
+        return f"{c.value.value:,.0f} {label} against {c.baseline_value.value:,.0f}, {_effect(c)}"
     return f"{label} {own} against {base}, {_effect(c)}"
 
 
