@@ -1,0 +1,20 @@
+"""Techniques are launched in parts: no test waits for more than one part, whichever test is the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+SIZE = 6
+"""Techniques that are launched together: enough that starting ranks does not matter, few enough for three minutes."""
+
+
+def parts_of(names: Iterable[str]) -> tuple[tuple[str, ...], ...]:
+    """Return names in order, in parts."""
+    ordered = sorted(set(names))
+    return tuple(tuple(ordered[i : i + SIZE]) for i in range(0, len(ordered), SIZE))
+
+
+def part_with(name: str, parts: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the part that holds a name."""
+    (found,) = (part for part in parts if name in part)
+    return found
