@@ -33,6 +33,8 @@ from paceline.worker.timing.interleaved import Series, median
 Place = dict[str, Any]
 STOPPED_SHARE = 0.5
 """Of passes before which another one is stopped in the middle, until enough were."""
+SEED_BITS = 128
+"""Of each draw: nobody finds its seed by trying all, not even where weights are handed over before the other inputs."""
 IN_A_SANDBOX = "of a candidate in a sandbox only the judge's clock is believed"
 
 
@@ -207,7 +209,11 @@ class SandboxedCandidate(Candidate):
     def _draw(self) -> Draw:
         point = self.point
         return point.operator.draw(
-            point.params, point.dtype, seed=self._seeds.getrandbits(48), magnitude=1.0, device=point.device
+            point.params,
+            point.dtype,
+            seed=self._seeds.getrandbits(SEED_BITS),
+            magnitude=1.0,
+            device=point.device,
         )
 
     def _empty_pass(self, draws: Sequence[Draw]) -> None:
