@@ -55,6 +55,7 @@ ATTACKS: Mapping[str, tuple[str, str]] = {
         "incorrect",
         r"calls of a pass are computed together|timed call: .* outside the bound",
     ),
+    "computes-together-later": ("ok", ""),
     "touches-outputs-first": ("incorrect", r"calls of a pass are computed together: call \d+ was not done"),
     "touches-the-last-output": ("incorrect", r"calls of a pass are computed together: call \d+ was not done"),
     "computes-together-in-a-thread": (
@@ -254,6 +255,16 @@ def hold_against(bench: Bench, name: str, status: str, reason: str) -> None:
         bench.measured("attacks_of_the_clock", name)
     assert caught.value.status == status
     assert re.search(reason, caught.value.reason)
+
+
+def test_whoever_waits_until_its_judge_has_looked_often_enough_waits_in_vain(bench: Bench) -> None:
+    # Enough passes were stopped, and it was right in all of them.
+    candidate = bench.measured("attacks_of_the_clock", "computes-together-later")
+    assert not candidate.interruptions.wanted
+    with pytest.raises(CaseError, match=ATTACKS["computes-together"][1]) as caught:
+        for _ in range(1000):
+            candidate._observe()
+    assert caught.value.status == "incorrect"
 
 
 def test_a_candidate_that_is_not_asked_does_not_run(bench: Bench) -> None:
