@@ -39,6 +39,9 @@ EXPECTED: Mapping[str, str] = {
     },
     "bounds/threads": "refused after ",
     **dict.fromkeys(("bounds/unnamed-memory", "bounds/shared-memory", "bounds/system-v-memory"), REFUSED),
+    **dict.fromkeys(
+        ("bounds/system-v-semaphores", "bounds/system-v-messages", "bounds/kernel-queues"), REFUSED
+    ),
     **dict.fromkeys(("bounds/shared-memory-by-another-name", "bounds/memory-as-a-stack"), REFUSED),
     **{"bounds/memory-of-a-device": "EACCES", "bounds/own-memory": "taken", "bounds/devices": "EROFS"},
     **dict.fromkeys(("wakes/by-a-timer", "wakes/by-a-descriptor", "wakes/by-a-queue"), REFUSED),

@@ -36,6 +36,7 @@ NUMBERS = {
         **{"open_by_handle_at": 304, "kexec_load": 246, "init_module": 175, "settimeofday": 164},
         **{"sched_setattr": 314, "ioprio_set": 251, "personality": 135, "pivot_root": 155},
         **{"timer_create": 222, "mq_notify": 244, "shmget": 29, "fcntl": 72, "mmap": 9},
+        **{"semget": 64, "msgget": 68, "io_setup": 206},
     },
     "aarch64": {
         **{
@@ -49,6 +50,7 @@ NUMBERS = {
         **{"open_by_handle_at": 265, "kexec_load": 104, "init_module": 105, "settimeofday": 170},
         **{"sched_setattr": 274, "ioprio_set": 30, "personality": 92, "pivot_root": 41},
         **{"timer_create": 107, "mq_notify": 184, "shmget": 194, "fcntl": 25, "mmap": 222},
+        **{"semget": 190, "msgget": 186, "io_setup": 0},
     },
 }[os.uname().machine]
 PRIVATE, SHARED, ANONYMOUS, GROWS_DOWN = 2, 1, 0x20, 0x100
@@ -58,7 +60,7 @@ SAME = {"io_uring_setup": 425, "fsopen": 430, "pidfd_open": 434, "pidfd_getfd": 
 
 def call(name: str, *arguments: int) -> int:
     """Make a system call past the C library's own functions."""
-    found = LIBC.syscall(ctypes.c_long(NUMBERS.get(name) or SAME[name]), *map(ctypes.c_long, arguments))
+    found = LIBC.syscall(ctypes.c_long(NUMBERS.get(name, SAME.get(name))), *map(ctypes.c_long, arguments))
     if found < 0:
         raise OSError(ctypes.get_errno(), name)
     return int(found)
@@ -182,6 +184,9 @@ def attempts(told: dict[str, str], sealed: int) -> dict[str, Callable[[], object
         "bounds/memory-as-a-stack": lambda: take(PRIVATE | ANONYMOUS | GROWS_DOWN),
         "bounds/own-memory": lambda: take(PRIVATE | ANONYMOUS),
         "bounds/system-v-memory": lambda: call("shmget", 0, 1 << 20, 0o1600),
+        "bounds/system-v-semaphores": lambda: call("semget", 0, 32000, 0o1600),
+        "bounds/system-v-messages": lambda: call("msgget", 0, 0o1600),
+        "bounds/kernel-queues": lambda: call("io_setup", 65536, 0),
         "wakes/by-a-timer": continue_by_timer,
         "wakes/by-a-descriptor": lambda: call("fcntl", 0, 10, signal.SIGCONT),
         "wakes/by-a-queue": lambda: call("mq_notify", 0, 0),
