@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +26,7 @@ from paceline.families.kernels.core.sandboxed.handover import Handover
 from paceline.families.kernels.core.sandboxed.process import SandboxedProcess
 from paceline.worker.ranks.session import Case, CaseError
 from paceline.worker.sandbox import stopping
-from paceline.worker.sandbox.bubblewrap import UNISOLATED, available
+from paceline.worker.sandbox.bubblewrap import BUBBLEWRAP, UNISOLATED, available
 from paceline.worker.sandbox.processor_timer import ProcessorTimer
 
 FILES = Path(__file__).parents[1] / "mutants" / "sandbox"
@@ -53,6 +55,7 @@ ATTACKS: Mapping[str, tuple[str, str]] = {
         "incorrect",
         r"calls of a pass are computed together|timed call: .* outside the bound",
     ),
+    "computes-together-later": ("ok", ""),
     "touches-outputs-first": ("incorrect", r"calls of a pass are computed together: call \d+ was not done"),
     "touches-the-last-output": ("incorrect", r"calls of a pass are computed together: call \d+ was not done"),
     "computes-together-in-a-thread": (
@@ -76,6 +79,18 @@ ATTACKS: Mapping[str, tuple[str, str]] = {
     "leaves": ("crashed", r"its process left with exit code 0 at 'call'"),
     "writes-past-the-end": ("crashed", r"its process died of SIGSEGV at 'call'"),
 }
+
+NO_ANSWER = ("refused", r"no answer to what was asked")
+NOT_PERMITTED = ("crashed", r"PermissionError: \[Errno 1\]")
+ON_THE_JUDGE: Mapping[str, tuple[str, str]] = {
+    "wakes-by-a-timer": NOT_PERMITTED,
+    "wakes-by-a-descriptor": NOT_PERMITTED,
+    "forgets-its-peak": ("crashed", r"OSError: \[Errno 30\] .*clear_refs"),
+    "asks-without-end": ("timeout", r"no answer within 10 s to 'run'"),
+    **dict.fromkeys(("fails-in-silence", "says-huge-numbers", "says-words"), NO_ANSWER),
+    **dict.fromkeys(("says-nothing", "owes-memory"), NO_ANSWER),
+}
+"""Of the file that reaches for the judge; each has a sandbox of its own."""
 
 CHANGE_THEIR_PROCESS = ("does-without-the-harness", "preloads-a-library", "replaces-operators")
 """What would make the next attacks in the same process others than they are."""
@@ -155,7 +170,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("bench")
     (folder / "user").mkdir()
-    for name in ("unusual", "attacks_of_the_clock"):
+    for name in ("unusual", "attacks_of_the_clock", "attacks_of_the_judge"):
         (folder / "user" / f"{name}.py").write_bytes((FILES / f"{name}.py").read_bytes())
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
@@ -190,6 +205,47 @@ def test_an_attack_on_the_clock_fails_for_its_own_reason_or_has_no_effect(bench:
             bench.running.pop("attacks_of_the_clock").end()
 
 
+@pytest.mark.parametrize("name", ON_THE_JUDGE)
+def test_an_attack_on_the_judge_ends_its_candidate_and_not_the_judge(
+    bench: Bench, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, reason = ON_THE_JUDGE[name]
+    if status == "timeout":
+        monkeypatch.setattr(bench, "point", replace(bench.point, timeout_s=10.0))
+    try:
+        with pytest.raises(CaseError) as caught:
+            bench.measured("attacks_of_the_judge", name)
+    finally:
+        bench.running.pop("attacks_of_the_judge").end()
+    assert caught.value.status == status
+    assert re.search(reason, caught.value.reason)
+
+
+def test_whoever_is_continued_by_another_than_its_judge_is_refused(bench: Bench) -> None:
+    candidate = bench.measured("attacks_of_the_clock", "burns-beside-others")
+    found = candidate.process
+    draws = [candidate._draw() for _ in range(candidate.num_sets)]
+
+    def run_on() -> None:
+        before_ns = stopping.cpu_ns(found.pid)
+        stopping.go_on(found.pid)
+        while stopping.cpu_ns(found.pid) - before_ns <= 2 * stopping.LEAVING_NS:
+            pass
+
+    with pytest.raises(CaseError, match="it ran while it was stopped") as caught:
+        candidate._shared.run(draws, flush=run_on)
+    assert caught.value.status == "refused" and found.ended
+
+
+def test_each_sandbox_has_a_user_of_its_own_whose_limits_are_nobody_elses(bench: Bench) -> None:
+    if bench.kind != BUBBLEWRAP:
+        pytest.skip("another user can be had by root alone")
+    other = bench.loaded("unusual", "by-numpy")
+    users = {Path("/proc", str(p.pid)).stat().st_uid for p in (bench.idle, other)}
+    assert len(users) == 2
+    assert not users & {0, os.getuid()}
+
+
 def hold_against(bench: Bench, name: str, status: str, reason: str) -> None:
     """Measure an attack, and see that it ends as it has to."""
     if status == "ok":
@@ -199,6 +255,16 @@ def hold_against(bench: Bench, name: str, status: str, reason: str) -> None:
         bench.measured("attacks_of_the_clock", name)
     assert caught.value.status == status
     assert re.search(reason, caught.value.reason)
+
+
+def test_whoever_waits_until_its_judge_has_looked_often_enough_waits_in_vain(bench: Bench) -> None:
+    # Enough passes were stopped, and it was right in all of them.
+    candidate = bench.measured("attacks_of_the_clock", "computes-together-later")
+    assert not candidate.interruptions.wanted
+    with pytest.raises(CaseError, match=ATTACKS["computes-together"][1]) as caught:
+        for _ in range(1000):
+            candidate._observe()
+    assert caught.value.status == "incorrect"
 
 
 def test_a_candidate_that_is_not_asked_does_not_run(bench: Bench) -> None:
@@ -240,8 +306,9 @@ def test_where_the_kernel_does_not_count_the_judges_clock_stops_a_candidate(
 
 
 def test_every_attack_has_its_reason() -> None:
-    sources = read_source(FILES / "attacks_of_the_clock.py", module="user:attacks_of_the_clock")
-    assert {s.info.name for s in sources} == set(ATTACKS)
+    for file, reasons in (("attacks_of_the_clock", ATTACKS), ("attacks_of_the_judge", ON_THE_JUDGE)):
+        sources = read_source(FILES / f"{file}.py", module=f"user:{file}")
+        assert {s.info.name for s in sources} == set(reasons)
 
 
 def test_whoever_computes_on_more_threads_than_allowed_gains_nothing() -> None:

@@ -67,24 +67,54 @@ def test_a_sandbox_that_is_asked_for_and_cannot_be_had_measures_nothing(
         asked(monkeypatch, wanted, "bubblewrap", device="cuda")
 
 
-def test_a_number_says_what_isolated_it_and_without_a_sandbox_is_of_grade_c(tmp_path: Path) -> None:
-    (tmp_path / "suite.yaml").write_text(SUITE)
+def lines_of(
+    folder: Path, said: str | None, *, module: str = "user:mine", **changes: Any
+) -> list[Measurement]:
+    """Return the lines of a result whose rank has said what its technique ran in."""
+    (folder / "suite.yaml").write_text(SUITE)
     plan = make_plan(
-        [load_suite(tmp_path / "suite.yaml")],
+        [load_suite(folder / "suite.yaml")],
         load_runner(content.find_runner("local-cpu")),
         Selection(seed=seeds.current()),
     )
     (block,) = plan.blocks
+    block["family"] = changes.pop("family", block["family"])
+    plan.data["runner"].update(changes)
+    block["cases"][0]["module"] = module
     event = {"event": "result", "time_s": 1.0, "launch": 0, "block": block["block"], "label": "torch-eager"}
     event |= {"status": "ok", "metrics": {"latency": {"samples": [1e-3]}}, "correctness": {"passed": True}}
+    lines = Collector(plan, "run").lines(event if said is None else {**event, "isolation": said})
+    return [x for x in lines if isinstance(x, Measurement) and x.metric.name == "latency"]
+
+
+def test_a_number_says_what_isolated_it_and_without_a_sandbox_is_of_grade_c(tmp_path: Path) -> None:
     grades = {}
-    for isolation, flag in [*ISOLATED_FLAGS.items(), (None, None)]:
-        lines = Collector(plan, "run").lines({**event, "isolation": isolation})
-        (line,) = [x for x in lines if isinstance(x, Measurement) and x.metric.name == "latency"]
-        assert (line.isolation, line.flags) == (isolation, [flag] if flag else [])
+    for isolation, flag in ISOLATED_FLAGS.items():
+        (line,) = lines_of(tmp_path, isolation)
+        assert (line.isolation, line.flags) == (isolation, [flag])
         grades[isolation] = grade_of(RUN, 5, flags=line.flags)
-    assert grades == {"bubblewrap": "B", "user-namespaces": "B", "unisolated": "C", None: "B"}
+    (line,) = lines_of(tmp_path, None, module="paceline.baselines.kernels.torch_eager")
+    assert (line.isolation, line.flags, grade_of(RUN, 5, flags=line.flags)) == (None, [], "B")
+    assert grades == {"bubblewrap": "B", "user-namespaces": "B", "unisolated": "C"}
     assert set(ISOLATED_FLAGS.values()) <= set(FLAGS)
+
+
+@pytest.mark.parametrize(
+    "said, changes, isolation",
+    [
+        (None, {}, "unisolated"),
+        ("a fortress", {}, "unisolated"),
+        ("bubblewrap", {"isolation": "unisolated"}, "unisolated"),
+        ("bubblewrap", {"device": "cuda"}, "unisolated"),
+        ("bubblewrap", {"family": "collectives"}, "unisolated"),
+        ("bubblewrap", {"module": "paceline.baselines.kernels.torch_eager"}, None),
+    ],
+)
+def test_a_rank_is_not_believed_that_its_candidate_ran_in_a_sandbox_where_none_is_made(
+    tmp_path: Path, said: str | None, changes: dict[str, Any], isolation: str | None
+) -> None:
+    (line,) = lines_of(tmp_path, said, **changes)
+    assert (line.isolation, line.flags) == (isolation, [isolation] if isolation else [])
 
 
 @pytest.mark.parametrize(

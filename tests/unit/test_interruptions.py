@@ -15,7 +15,13 @@ from kernel_operators import OPERATORS
 from torch import Tensor
 
 from paceline.families.kernels.core.point import Point
-from paceline.families.kernels.core.sandboxed.interruptions import Given, Interruptions
+from paceline.families.kernels.core.sandboxed.interruptions import (
+    SHARE_AT_FIRST,
+    SHARE_LATER,
+    STOPS,
+    Given,
+    Interruptions,
+)
 from paceline.worker.ranks.session import CaseError
 
 CALLS = 5
@@ -130,6 +136,38 @@ def test_a_stop_that_comes_too_late_tells_nothing_and_the_next_comes_earlier() -
     assert interruptions.wanted
     latest = max(interruptions.moment_ns(1000.0, 101_000.0) for _ in range(200))
     assert 1000 < latest <= 1000 + 0.7 * 100_000
+
+
+def test_a_stop_that_came_too_soon_lets_the_next_come_later() -> None:
+    of = point("gemm")
+    untouched = [
+        [torch.full(s.shape, float("nan"), dtype=s.dtype) for s in of.specs[1]] for _ in range(CALLS)
+    ]
+    done = [[torch.zeros(s.shape, dtype=s.dtype) for s in of.specs[1]] for _ in range(CALLS)]
+
+    def draw() -> Any:
+        return of.operator.draw(of.params, of.dtype, seed=1, magnitude=1.0, device="cpu")
+
+    given = [Given(draw=draw())] * CALLS
+    for number, output in enumerate(done):
+        output[0].copy_(given[number].draw.expected[0].value)
+    interruptions = Interruptions(of, CALLS, draw, random.Random(1))
+    latest = []
+    for outputs in (done, done, untouched, untouched, untouched):
+        interruptions.change(list(given), outputs)
+        latest.append(max(interruptions.moment_ns(0.0, 1e6) for _ in range(500)))
+    assert latest == pytest.approx([0.665e6, 0.4655e6, 0.665e6, 0.95e6, 0.95e6], rel=0.01)
+
+
+def test_at_no_time_is_a_candidate_unwatched() -> None:
+    interruptions = Interruptions(point("gemm"), CALLS, lambda: pytest.fail("drawn"), random.Random(1))
+    at_first = sum(interruptions.comes_now() for _ in range(2000)) / 2000
+    interruptions.num_telling = STOPS
+    assert not interruptions.wanted
+    later = sum(interruptions.comes_now() for _ in range(2000)) / 2000
+    assert (at_first, later) == pytest.approx((SHARE_AT_FIRST, SHARE_LATER), abs=0.05)
+    # Half of 40 passes, with any chance to be seen in each that is stopped.
+    assert (1 - SHARE_LATER) ** 20 < 0.02
 
 
 @pytest.mark.parametrize("touched", [[CALLS - 1], range(CALLS)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -262,6 +263,32 @@ def test_a_pipe_in_a_store_is_named_and_keeps_nobody_waiting(tmp_path: Path) -> 
     assert [r.path for r in load([tmp_path]).records] == [path]
     assert len([p for p in verify(tmp_path) if p.what == "not a plain file"]) == 2
     assert find_run([tmp_path], "latest").path == path
+
+
+def test_a_name_that_is_no_text_is_named_on_the_terminal_and_on_pages(tmp_path: Path) -> None:
+    path = factory.simple(tmp_path / "store")
+    for name in (
+        b"0193-\xff\xfe.jsonl",
+        b"0193-\x1b[2J.jsonl",
+        "0193-\u202e.jsonl".encode(),
+        b"0193-a\nb.jsonl",
+    ):
+        path.with_name(os.fsdecode(name)).write_bytes(b"{")
+    site = tmp_path / "site"
+    commands = [["store", "verify"], ["store", "ls"], ["site", "build", "--output", str(site)]]
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", "paceline.cli", *command, "--results", str(tmp_path / "store")],
+            capture_output=True,
+            check=False,
+        )
+        printed = done.stdout + done.stderr
+        assert done.returncode in (0, 5), printed.decode()
+        assert not [p for p in (b"\x1b[2J", b"\xff", b"\xe2\x80\xae", b"Traceback") if p in printed]
+    page = (site / "index.html").read_text("utf-8")
+    assert "0193-\\udcff\\udcfe.jsonl" in page
+    assert "0193-\\u001b[2J.jsonl" in page
+    assert not re.search("[\x1b\u202e]", page)
 
 
 def test_a_retraction_is_about_a_run_that_was_there_before_it(tmp_path: Path) -> None:

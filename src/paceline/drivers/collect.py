@@ -16,7 +16,9 @@ from paceline.records.format.limits import MAX_LAUNCH
 from paceline.records.format.record import Event, Line, Measurement, Run
 from paceline.records.identity import host_class, record_id, series_host, series_key, utc
 from paceline.spec.plans.plan import Plan
+from paceline.spec.techniques.fence import SANDBOXED
 from paceline.stats.estimates import launch_statistic
+from paceline.worker.sandbox.bubblewrap import UNISOLATED
 
 KEPT_EVENTS = (
     "launch_begin",
@@ -113,6 +115,7 @@ class Collector:
             return
         family = self._family(block["family"])
         event = _completed(_named_today(event), block, family)
+        event["isolation"] = _isolation(event, case, block["family"], self._runner)
         status = event["status"]
         if status == "ok":
             lines = list(self._measured(event, block, case, family))
@@ -216,6 +219,20 @@ class Collector:
         if name not in self._families:
             self._families[name] = load_family(name)
         return self._families[name]
+
+
+def _isolation(
+    event: Mapping[str, Any], case: Mapping[str, Any], family: str, runner: Mapping[str, Any]
+) -> str | None:
+    """Return what a candidate's number ran in; None of a shipped technique, and of what has no number.
+
+    Where a family's candidates run beside their judge, they reach what writes the events: what these say of a sandbox
+    is believed only where one is made.
+    """
+    if event.get("status") != "ok" or not str(case["module"]).startswith("user:"):
+        return None
+    made = family in SANDBOXED and runner["device"] == "cpu" and runner.get("isolation") != UNISOLATED
+    return str(event["isolation"]) if made and event.get("isolation") in ISOLATED_FLAGS else UNISOLATED
 
 
 def _marks(event: Mapping[str, Any], metric: Metric) -> list[str]:

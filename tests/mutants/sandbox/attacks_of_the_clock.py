@@ -581,3 +581,25 @@ class TouchesTheLastOutput(ComputesTogether):
         if self.addresses:
             self.outputs[max(self.outputs)].view(-1)[:1].zero_()
         super().run(a_MK, b_KN, c_MN)
+
+
+@technique(
+    name="computes-together-later",
+    family="kernels",
+    implements=("gemm",),
+    summary="computes a pass at once when its judge has looked often enough",
+)
+class ComputesTogetherLater(ComputesTogether):
+    """Is honest for many passes, among which are those that are stopped in the middle, and not afterwards."""
+
+    honest_passes = 40
+
+    def run(self, a_MK: Tensor, b_KN: Tensor, c_MN: Tensor) -> None:
+        """Count passes by their first output."""
+        self.calls += bool(self.addresses) and c_MN.data_ptr() == self.addresses[0]
+        if self.addresses and self.calls < self.honest_passes:
+            torch.mm(a_MK, b_KN, out=c_MN)
+            if not is_private(c_MN) and c_MN.data_ptr() not in self.addresses:
+                self.addresses.append(c_MN.data_ptr())
+            return
+        super().run(a_MK, b_KN, c_MN)

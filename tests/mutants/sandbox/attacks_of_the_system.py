@@ -22,6 +22,7 @@ from pathlib import Path
 
 DEVICES = ("sd", "vd", "nvme", "kvm", "nvidia")
 LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.syscall.restype = ctypes.c_long
 NUMBERS = {
     "x86_64": {
         **{
@@ -34,6 +35,8 @@ NUMBERS = {
         **{"keyctl": 250, "add_key": 248, "userfaultfd": 323, "unshare": 272, "setns": 308, "clone": 56},
         **{"open_by_handle_at": 304, "kexec_load": 246, "init_module": 175, "settimeofday": 164},
         **{"sched_setattr": 314, "ioprio_set": 251, "personality": 135, "pivot_root": 155},
+        **{"timer_create": 222, "mq_notify": 244, "shmget": 29, "fcntl": 72, "mmap": 9},
+        **{"semget": 64, "msgget": 68, "io_setup": 206},
     },
     "aarch64": {
         **{
@@ -46,14 +49,18 @@ NUMBERS = {
         **{"keyctl": 219, "add_key": 217, "userfaultfd": 282, "unshare": 97, "setns": 268, "clone": 220},
         **{"open_by_handle_at": 265, "kexec_load": 104, "init_module": 105, "settimeofday": 170},
         **{"sched_setattr": 274, "ioprio_set": 30, "personality": 92, "pivot_root": 41},
+        **{"timer_create": 107, "mq_notify": 184, "shmget": 194, "fcntl": 25, "mmap": 222},
+        **{"semget": 190, "msgget": 186, "io_setup": 0},
     },
 }[os.uname().machine]
+PRIVATE, SHARED, ANONYMOUS, GROWS_DOWN = 2, 1, 0x20, 0x100
+SHARED_VALIDATE = 3
 SAME = {"io_uring_setup": 425, "fsopen": 430, "pidfd_open": 434, "pidfd_getfd": 438, "clone3": 435}
 
 
 def call(name: str, *arguments: int) -> int:
     """Make a system call past the C library's own functions."""
-    found = LIBC.syscall(ctypes.c_long(NUMBERS.get(name) or SAME[name]), *map(ctypes.c_long, arguments))
+    found = LIBC.syscall(ctypes.c_long(NUMBERS.get(name, SAME.get(name))), *map(ctypes.c_long, arguments))
     if found < 0:
         raise OSError(ctypes.get_errno(), name)
     return int(found)
@@ -106,6 +113,30 @@ def write_sealed(how: str, descriptor: int) -> str:
     return "changed"
 
 
+def take(flags: int, descriptor: int = -1) -> str:
+    """Map memory of a kind, which can be written."""
+    size = 1 << 20
+    address = call("mmap", 0, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, descriptor, 0)
+    return "taken" if address else "none"
+
+
+def take_of_a_device() -> str:
+    """Map zeros of a device, which is memory of nobody's."""
+    return take(SHARED, os.open("/dev/zero", os.O_RDWR))
+
+
+def continue_by_timer() -> int:
+    """Let a timer continue this process when it is stopped."""
+    event = (ctypes.c_int * 16)(0, 0, signal.SIGCONT, 0)
+    return call("timer_create", 1, ctypes.addressof(event), ctypes.addressof((ctypes.c_int * 2)()))
+
+
+def write_to(place: str, text: str) -> str:
+    """Write to a file, and say so."""
+    Path(place).write_text(text)
+    return "written"
+
+
 def raise_limit() -> str:
     """Ask for more processes than allowed."""
     resource.setrlimit(resource.RLIMIT_NPROC, (1 << 20, 1 << 20))
@@ -145,6 +176,20 @@ def attempts(told: dict[str, str], sealed: int) -> dict[str, Callable[[], object
         "bounds/shm": lambda: fill("/dev/shm"),
         "bounds/limit": raise_limit,
         "bounds/threads": many_threads,
+        "bounds/devices": lambda: write_to("/dev/fill", "x"),
+        "bounds/unnamed-memory": lambda: os.memfd_create("own"),
+        "bounds/shared-memory": lambda: take(SHARED | ANONYMOUS),
+        "bounds/shared-memory-by-another-name": lambda: take(SHARED_VALIDATE | ANONYMOUS),
+        "bounds/memory-of-a-device": take_of_a_device,
+        "bounds/memory-as-a-stack": lambda: take(PRIVATE | ANONYMOUS | GROWS_DOWN),
+        "bounds/own-memory": lambda: take(PRIVATE | ANONYMOUS),
+        "bounds/system-v-memory": lambda: call("shmget", 0, 1 << 20, 0o1600),
+        "bounds/system-v-semaphores": lambda: call("semget", 0, 32000, 0o1600),
+        "bounds/system-v-messages": lambda: call("msgget", 0, 0o1600),
+        "bounds/kernel-queues": lambda: call("io_setup", 65536, 0),
+        "wakes/by-a-timer": continue_by_timer,
+        "wakes/by-a-descriptor": lambda: call("fcntl", 0, 10, signal.SIGCONT),
+        "wakes/by-a-queue": lambda: call("mq_notify", 0, 0),
         "sockets/internet": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM),
         "sockets/unix": lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM),
         "sockets/netlink": lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW),
@@ -153,6 +198,9 @@ def attempts(told: dict[str, str], sealed: int) -> dict[str, Callable[[], object
         "proc/number-of-processes": lambda: sum(name.isdigit() for name in os.listdir("/proc")) <= 4,
         "proc/memory-of-the-first": lambda: os.open("/proc/1/mem", os.O_RDWR),
         "proc/kernel-settings": lambda: Path("/proc/sys/kernel/hostname").write_text("x"),
+        "proc/peak-of-memory": lambda: write_to("/proc/self/clear_refs", "5"),
+        "proc/spared-by-the-kernel": lambda: write_to("/proc/self/oom_score_adj", "0"),
+        "proc/goes-first": lambda: Path("/proc/self/oom_score_adj").read_text().strip(),
         "ptrace/attach": lambda: call("ptrace", 16, 1, 0, 0),
         "ptrace/read": lambda: call("process_vm_readv", 1, 0, 0, 0, 0, 0),
         "ptrace/write": lambda: call("process_vm_writev", 1, 0, 0, 0, 0, 0),

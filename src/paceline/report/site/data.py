@@ -14,6 +14,7 @@ from paceline.analysis.compare import Comparison, compare_points
 from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey, point_key
 from paceline.analysis.points import Point
 from paceline.base.techniques.technique import TechniqueSource
+from paceline.base.terminal import harmless
 from paceline.records.origin.ancestry import IsAncestor, unknown
 from paceline.records.store.folder import Loaded, RunRecord
 from paceline.records.store.health import FoundHealth
@@ -124,7 +125,7 @@ class Site:
 
     def problems(self) -> list[str]:
         """Say which files of the store cannot be read."""
-        return [f"{Path(p.path).name}: {p.what}" for p in self.given.loaded.problems]
+        return [harmless(f"{Path(p.path).name}: {p.what}") for p in self.given.loaded.problems]
 
     def claim_grid(self, claims: Sequence[ClaimResult]) -> Grid:
         """Return claims with links, as pages in folders show them."""

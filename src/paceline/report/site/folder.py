@@ -40,7 +40,8 @@ def _write(files: Iterator[tuple[str, str | bytes]], target: Path) -> int:
         for name, text in files:
             path = fresh / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
+            # A file's name that is no text may be in it: what cannot be read is named.
+            path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace"))
             count += 1
         fresh.chmod(0o755)
         if target.exists():

@@ -87,7 +87,7 @@ class PageCache:
 
     def _write(self, key: str, files: Files) -> None:
         """Keep an entry whole or not at all; a folder that cannot be written costs time, and nothing else."""
-        texts = [text.encode() if isinstance(text, str) else text for _, text in files]
+        texts = [t.encode("utf-8", "backslashreplace") if isinstance(t, str) else t for _, t in files]
         head = " ".join(str(len(text)) for text in texts)
         payload = zlib.compress(b"".join([head.encode(), b"\n", *texts]), 1)
         target = self.folder / f"{key}{SUFFIX}"

@@ -66,6 +66,8 @@ def command(kind: str, mounted: Mounted, *, info: int, filter_: int | None) -> l
         words += ["--cap-drop", "ALL", "--as-pid-1"]
     words += _above([PROCESSORS])
     words += ["--proc", "/proc", "--dev", "/dev", "--ro-bind-try", PROCESSORS, PROCESSORS]
+    # Mapped and shared it is memory that no limit of a process counts; so bound it cannot be opened.
+    words += ["--ro-bind", "/dev/null", "/dev/zero"]
     # Everybody's, as on any system: the program may become another user.
     words += ["--perms", "1777", "--size", str(SHM_BYTES), "--tmpfs", "/dev/shm"]
     words += ["--perms", "1777", "--size", str(TMP_BYTES), "--tmpfs", "/tmp"]
@@ -75,6 +77,8 @@ def command(kind: str, mounted: Mounted, *, info: int, filter_: int | None) -> l
         words += ["--ro-bind", here, there]
     for name, value in mounted.environment.items():
         words += ["--setenv", name, value]
+    # Nobody there sets the kernel's figures of a process, such as its peak of memory, or fills the folder of devices.
+    words += ["--remount-ro", "/proc", "--remount-ro", "/dev"]
     words += ["--chdir", mounted.working_folder, "--remount-ro", "/", "--info-fd", str(info)]
     return [*words, *(["--seccomp", str(filter_)] if filter_ is not None else [])]
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import secrets
 import select
 import socket
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
 
 from paceline.worker.case_error import CaseError
 from paceline.worker.channel import Channel, ChannelClosedError
@@ -21,11 +20,16 @@ MAX_ANSWER = 1 << 16
 """Bytes of an answer; tensors travel through shared memory."""
 MAX_TEXT = 4000
 MAX_NUMBER = 2.0**62
-FIELDS = frozenset(
-    {"ok", "status", "reason", "detail", "id"}
-    | {"elapsed_ns", "busy_ns", "wake_ns", "weight_bytes", "kept_bytes", "changed_input"}
-)
-"""What an answer may say."""
+TEXTS = frozenset({"status", "reason", "detail"})
+COUNTS = frozenset({"elapsed_ns", "busy_ns", "wake_ns", "weight_bytes", "kept_bytes", "changed_input"})
+"""What an answer may say beside ``ok``: texts, and numbers that are not negative."""
+MUST_SAY: Mapping[str, frozenset[str]] = {
+    "make": frozenset({"weight_bytes"}),
+    "fetch": frozenset({"changed_input"}),
+    "trim": frozenset({"kept_bytes"}),
+}
+"""What an answer has to say, by what was asked; ``trim`` a number."""
+NEVER_ABSENT = frozenset({"kept_bytes", "status", "reason"})
 
 
 class ForeignAnswerError(CaseError):
@@ -47,7 +51,7 @@ class StrictChannel(Channel):
 
     def __init__(self, end: socket.socket) -> None:
         super().__init__(end)
-        self._asked = ""
+        self._asked, self._doing = "", ""
         self._starts: Starts | None = None
         self.is_timing = False
         """Whether calls are timed now, in which no process may be started."""
@@ -61,14 +65,14 @@ class StrictChannel(Channel):
 
     def send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
         """Ask; the question has a number that nobody could have guessed before."""
-        self._asked = secrets.token_hex(8)
+        self._asked, self._doing = secrets.token_hex(8), str(message.get("do"))
         super().send({**message, "id": self._asked}, descriptors)
 
     def receive(self, timeout_s: float | None = None) -> tuple[dict[str, Any], list[int]]:
         """Wait for the answer.
 
         Raises:
-            TimeoutError: None came in time.
+            TimeoutError: None came in time, whatever was started meanwhile.
             ChannelClosedError: The other side has ended.
             ForeignAnswerError: It said what is no answer to the question.
             ProcessStartedError: It wants to start a process while calls are timed.
@@ -122,6 +126,7 @@ class StrictChannel(Channel):
         """Wait for an answer, and let processes start meanwhile, or refuse them.
 
         Raises:
+            TimeoutError: It goes on starting processes.
             ProcessStartedError: Calls are timed.
         """
         limit = None if timeout_s is None else _monotonic() + timeout_s
@@ -130,6 +135,8 @@ class StrictChannel(Channel):
             ready = self._ready(left)
             if self._socket.fileno() in ready or not ready:
                 return
+            if limit is not None and _monotonic() > limit:
+                raise TimeoutError
             if not starts.is_asking():
                 # Everything there has ended.
                 self._forget_starts()
@@ -166,13 +173,31 @@ class StrictChannel(Channel):
             found = None
         if not isinstance(found, dict) or found.pop("id", None) != self._asked:
             raise ForeignAnswerError
-        return {key: _plain(value) for key, value in found.items() if key in FIELDS}
+        if not isinstance(found.get("ok"), bool):
+            # Who fails may leave it out.
+            found["ok"] = False
+        answer = {key: _plain(key, found[key]) for key in (*TEXTS, *COUNTS) if key in found}
+        must = MUST_SAY.get(self._doing, frozenset()) if found["ok"] else {"status", "reason"}
+        if any(key not in answer or (key in NEVER_ABSENT and answer[key] is None) for key in must):
+            raise ForeignAnswerError
+        return {"ok": found["ok"], **answer}
 
 
-def _plain(value: object) -> Any:
-    """Return a value as the judge may use it: a bounded number, a bounded text, or nothing."""
-    if value is None or isinstance(value, bool):
+def _plain(key: str, value: object) -> Any:
+    """Return what a field says as the judge may use it: a bounded text, a bounded number, or nothing.
+
+    Raises:
+        ForeignAnswerError: It is something else.
+    """
+    if value is None:
+        return None
+    if key in TEXTS and isinstance(value, str):
+        return value[:MAX_TEXT]
+    # Of a number without bounds not even a float could be made; NaN is in no range.
+    if key in COUNTS and _is_number(value) and 0 <= value <= MAX_NUMBER:
         return value
-    if isinstance(value, int | float):
-        return value if math.isfinite(value) and abs(value) <= MAX_NUMBER else 0
-    return str(value)[:MAX_TEXT] if isinstance(value, str) else None
+    raise ForeignAnswerError
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)

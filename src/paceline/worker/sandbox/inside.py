@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
-from pathlib import Path
 
 from paceline.worker.sandbox.bubblewrap import NOBODY, TMP_BYTES
 
@@ -14,16 +13,22 @@ MAX_FILES, MAX_PROCESSES = 1024, 512
 """Open files, and threads of all processes."""
 
 
-def enter(memory_bytes: int) -> None:
+def enter(memory_bytes: int, user: int = NOBODY) -> None:
     """Give up what is left of the starter's rights, and bound what this process and all that it starts may take.
 
     Args:
         memory_bytes: Data of one process.
+        user: Whom root becomes; ``NOBODY`` where this system knows no such user.
+
+    Raises:
+        OSError: It is still root.
     """
     if os.getuid() == 0:
         os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
+        try:
+            _become(user)
+        except OSError:
+            _become(NOBODY)
         # Changing the user made this process's own figures unreadable to itself.
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
     for what, most in (
@@ -36,8 +41,8 @@ def enter(memory_bytes: int) -> None:
         (resource.RLIMIT_DATA, memory_bytes),
     ):
         resource.setrlimit(what, (most, most))
-    try:
-        # The first to go where the machine's memory ends.
-        Path("/proc/self/oom_score_adj").write_text("500")
-    except OSError:
-        return
+
+
+def _become(user: int) -> None:
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)

@@ -20,6 +20,9 @@ from paceline.worker.sandbox.channel import StrictChannel
 START_S = 60.0
 END_S = 5.0
 POLL_S = 0.005
+FIRST_USER = 1_000_000_000
+"""Above all users that a system has or hands out to containers."""
+OUT_OF_MEMORY_SCORE = "500"
 MAX_PRINTED, PART_BYTES = 4 << 20, 1 << 16
 """Bytes of what a program prints that are kept; of the rest nothing is."""
 
@@ -55,6 +58,11 @@ class Sandbox:
         except CaseError:
             self.end()
             raise
+        # One for each sandbox: the kernel counts processes, pipes and signals of a user, wherever they are.
+        self.user = FIRST_USER + self.init
+        # The first to go where the machine's memory ends; what root has set, nobody there lowers.
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{self.pid}/oom_score_adj").write_text(OUT_OF_MEMORY_SCORE)
 
     def _computing(self) -> int:
         deadline = time.monotonic() + START_S

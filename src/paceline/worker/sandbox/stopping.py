@@ -14,6 +14,11 @@ _monotonic = time.monotonic
 STOPPED = "TtZX"
 """States of ``proc(5)`` in which a thread computes nothing."""
 LIMIT_S = 10.0
+QUIET_READS, QUIET_S = 3, 0.00005
+"""Equal readings in a row, and the pause between: a thread that is shown as stopped may still leave its core."""
+LEAVING_NS = 200_000
+"""Processor time that leaving takes at the most, also by a thread that had lost its core and waits for another."""
+RAN = "it ran while it was stopped"
 
 
 def stop(pid: int) -> None:
@@ -29,6 +34,38 @@ def stop(pid: int) -> None:
             raise CaseError("refused", f"a thread of it did not stop within {LIMIT_S:g} s")
     if state(pid, str(pid)) in "ZX":
         raise CaseError("crashed", "its process has ended")
+
+
+def at_rest_ns(pid: int) -> int:
+    """Return the processor time of a process that was stopped, once it is off all cores and the time stands still.
+
+    Raises:
+        CaseError: It goes on.
+    """
+    deadline = _monotonic() + LIMIT_S
+    found, same = cpu_ns(pid), 0
+    while same < QUIET_READS:
+        # Asleep: on a busy machine a thread may wait for this core, to leave it.
+        time.sleep(QUIET_S)
+        again = cpu_ns(pid)
+        found, same = again, same + 1 if again == found else 0
+        if _monotonic() > deadline:
+            raise CaseError("refused", RAN)
+    return found
+
+
+def require_rest(pid: int, rest_ns: int) -> None:
+    """Make sure that nothing of a process has run since it was stopped: a signal may let it go on without its judge.
+
+    Args:
+        pid: The process.
+        rest_ns: What ``at_rest_ns`` has returned.
+
+    Raises:
+        CaseError: It has run, for longer than ``LEAVING_NS``.
+    """
+    if cpu_ns(pid) - rest_ns > LEAVING_NS and state(pid, str(pid)) not in "ZX":
+        raise CaseError("refused", RAN)
 
 
 def begin_to_stop(pid: int) -> None:

@@ -17,6 +17,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from paceline.base.draws import stream_seed
+
 SPIKE_STRIDE = 4096
 _RUN = 1024
 _MANTISSA_BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
@@ -25,8 +27,8 @@ _MANTISSA_BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch
 def draw(payload: str, count: int, *, seed: int, rank: int, world_size: int, dtype: torch.dtype) -> Tensor:
     """Return rank ``rank``'s input of ``count`` elements in ``dtype`` on the CPU, the same on whichever rank asks."""
     shared = payload.startswith("shared-")
-    # On the CPU whatever the device, so that all ranks draw the same; the prime keeps seeds of neighbours apart.
-    generator = torch.Generator().manual_seed((seed * 1_000_003 + (0 if shared else rank + 1)) % (1 << 63))
+    # On the CPU whatever the device, so that all ranks draw the same; from its own input no rank can tell the others'.
+    generator = torch.Generator().manual_seed(stream_seed(seed, "all" if shared else rank))
     if payload == "integers" or not dtype.is_floating_point:
         limit = integer_limit(dtype, world_size)
         return torch.randint(-limit, limit + 1, (count,), generator=generator).to(dtype)

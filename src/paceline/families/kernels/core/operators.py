@@ -14,6 +14,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from paceline.base.draws import stream_seed
+
 Params = Mapping[str, Any]
 
 UNIT_ROUNDOFF = {
@@ -268,7 +270,7 @@ def gaussian(
     shape: Sequence[int], dtype: torch.dtype, *, seed: int, stream: int, magnitude: float, device: str
 ) -> Tensor:
     """Draw normal numbers of the given magnitude, rounded to a dtype; each stream of a seed is independent."""
-    generator = torch.Generator(device="cpu").manual_seed((seed * 1_000_003 + stream) % (1 << 63))
+    generator = torch.Generator(device="cpu").manual_seed(stream_seed(seed, stream))
     # Float32 on the CPU for every dtype and device: all of them are given the same numbers.
     drawn = torch.randn(tuple(shape), generator=generator, dtype=torch.float32)
     drawn.mul_(magnitude)
@@ -279,7 +281,7 @@ def gaussian(
 
 def integers(count: int, high: int, *, seed: int, stream: int, device: str) -> Tensor:
     """Draw integers below ``high``."""
-    generator = torch.Generator(device="cpu").manual_seed((seed * 1_000_003 + stream) % (1 << 63))
+    generator = torch.Generator(device="cpu").manual_seed(stream_seed(seed, stream))
     return torch.randint(high, (count,), generator=generator, dtype=torch.int64).to(device)
 
 

@@ -31,8 +31,8 @@ from paceline.worker.sandbox import memory
 from paceline.worker.timing.interleaved import Series, median
 
 Place = dict[str, Any]
-STOPPED_SHARE = 0.5
-"""Of passes before which another one is stopped in the middle, until enough were."""
+SEED_BITS = 128
+"""Of each draw: nobody finds its seed by trying all, not even where weights are handed over before the other inputs."""
 IN_A_SANDBOX = "of a candidate in a sandbox only the judge's clock is believed"
 
 
@@ -207,7 +207,11 @@ class SandboxedCandidate(Candidate):
     def _draw(self) -> Draw:
         point = self.point
         return point.operator.draw(
-            point.params, point.dtype, seed=self._seeds.getrandbits(48), magnitude=1.0, device=point.device
+            point.params,
+            point.dtype,
+            seed=self._seeds.getrandbits(SEED_BITS),
+            magnitude=1.0,
+            device=point.device,
         )
 
     def _empty_pass(self, draws: Sequence[Draw]) -> None:
@@ -224,7 +228,10 @@ class SandboxedCandidate(Candidate):
             self._flush.add_(1)
 
     def _observe(self, *, disputed: bool = False) -> tuple[float, int]:
-        if self.interruptions.wanted and self.cpu_ns and self._seeds.random() < STOPPED_SHARE:
+        stops = bool(self.cpu_ns) and self.interruptions.comes_now()
+        # Before or after the pass that counts: from what comes between two passes nothing can be told of the next.
+        before = self._seeds.random() < 0.5
+        if stops and before:
             self._interrupt()
         draws = [self._draw() for _ in range(self.num_sets)]
         self._empty_pass(draws)
@@ -232,6 +239,8 @@ class SandboxedCandidate(Candidate):
         for draw, found in zip(draws, outputs, strict=True):
             self._note(Given(draw=draw).judged(self.point, found))
         self.cpu_ns.append(call.cpu_ns)
+        if stops and not before:
+            self._interrupt()
         threads = int(self.block.params["threads"])
         elapsed_ns = self.handover.of_a_pass(call.wall_ns, call.cpu_ns, threads)
         return elapsed_ns * 1e-9 / self.num_sets, 0
@@ -244,6 +253,8 @@ class SandboxedCandidate(Candidate):
         """
         given = [Given(draw=self._draw()) for _ in range(self.num_sets)]
         before = given.copy()
+        # As before a pass that counts, which nobody there can tell from this one.
+        self._empty_pass([one.draw for one in given])
         _, handover_ns = self.handover.recent()
         # The kernel counts the first thread; the others compute at the same time.
         threads = int(self.block.params["threads"])

@@ -70,6 +70,8 @@ class SandboxedProcess(TimingProcess):
         self.is_ending = False
         super().__init__(_Ended(self), self.sandbox.channel, self.sandbox.pid, log)
         self.kind = kind
+        self._rest_ns: int | None = None
+        """Its processor time when it was stopped after a pass; it must be the same when it is asked again."""
 
     def ask(
         self, message: dict[str, Any], *, timeout_s: float, descriptors: Sequence[int] = ()
@@ -80,6 +82,7 @@ class SandboxedProcess(TimingProcess):
             CaseError: The candidate failed, died, or did not answer in time; then the process is gone.
         """
         if not self.ended:
+            self._require_rest()
             stopping.go_on(self.pid)
         try:
             reply = super().ask(message, timeout_s=timeout_s, descriptors=descriptors)
@@ -101,7 +104,7 @@ class SandboxedProcess(TimingProcess):
         Raises:
             CaseError: It could not be started.
         """
-        self.sandbox.channel.send({"do": "config", **config})
+        self.sandbox.channel.send({"do": "config", "user": self.sandbox.user, **config})
         try:
             self.sandbox.channel.receive_starts(timeout_s)
         except TimeoutError as error:
@@ -133,19 +136,24 @@ class SandboxedProcess(TimingProcess):
             look: Stops it in the middle, too; the time by the judge's clock then says nothing.
 
         Raises:
-            CaseError: It failed, died, did not answer in time, has another process running or started one; it is gone.
+            CaseError: It failed, died, did not answer in time, ran while it was stopped, has another process running or
+                started one; it is gone.
         """
         try:
+            self._require_rest()
             stopping.stop(self.pid)
+            self._rest_ns = before_ns = stopping.at_rest_ns(self.pid)
             self._alone()
             fill()
-            cpu_ns = stopping.cpu_ns(self.pid)
+            self._require_rest()
             self.sandbox.channel.is_timing = True
             wall_ns = self._let_go({"do": "call"}, timeout_s, look)
             self.sandbox.channel.is_timing = False
-            cpu_ns = stopping.cpu_ns(self.pid) - cpu_ns
+            self._rest_ns = stopping.at_rest_ns(self.pid)
+            cpu_ns = self._rest_ns - before_ns
             self._alone()
             take()
+            stopping.require_rest(self.pid, self._rest_ns)
         except BaseException:
             # It may have another process, which nothing stops.
             self.end()
@@ -192,8 +200,25 @@ class SandboxedProcess(TimingProcess):
                     if stopping.cpu_ns(self.pid) - before_ns >= look.all_after_ns:
                         break
         stopping.stop(self.pid)
+        rest_ns = stopping.at_rest_ns(self.pid)
         look.take()
+        stopping.require_rest(self.pid, rest_ns)
         stopping.go_on(self.pid)
+
+    def _require_rest(self) -> None:
+        """Make sure that it has not run since its last pass, and forget that pass.
+
+        Raises:
+            CaseError: It has run; it is gone.
+        """
+        rest_ns, self._rest_ns = self._rest_ns, None
+        if rest_ns is None:
+            return
+        try:
+            stopping.require_rest(self.pid, rest_ns)
+        except CaseError:
+            self.end()
+            raise
 
     def _alone(self) -> None:
         """Make sure that nothing else runs in the sandbox, which could compute while the candidate is stopped.

@@ -196,7 +196,7 @@ def main(arguments: list[str]) -> int:
     end = socket.socket(fileno=int(arguments[0]))
     channel = Channel(end)
     config, _ = channel.receive()
-    enter(int(config["memory"]))
+    enter(int(config["memory"]), int(config["user"]))
     listened = ask_from_now_on()
     channel.send({"ok": True, "id": config["id"]}, [listened])
     # It is the judge's alone: whoever kept it could allow itself to start processes.

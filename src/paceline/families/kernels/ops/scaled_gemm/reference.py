@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paceline.base.draws import stream_seed
 from paceline.families.kernels.core.operators import (
     BaseOperator,
     Draw,
@@ -65,7 +66,7 @@ class ScaledGemm(BaseOperator):
             gaussian(spec.shape, spec.dtype, seed=seed, stream=i, magnitude=1.0, device=device)
             for i, spec in enumerate((a_spec, b_spec))
         )
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(stream_seed(seed, "scales"))
         scale_a, scale_b = (torch.rand(2, generator=generator) + 0.5).to(device).unbind()
         scale_a = scale_a * magnitude
         wide_a, wide_b = a_MK.double() * scale_a.double(), b_NK.double() * scale_b.double()
