@@ -56,4 +56,8 @@ def _untested(row: HeadlineResult) -> str:
         return f"wants {headline.untested}"
     if headline.form:
         return f"tested as: {headline.form}"
-    return "" if row.tested else "; ".join(dict.fromkeys(c.reason or "" for c in row.results if c.reproduces))
+    return (
+        ""
+        if row.tested
+        else "; ".join(dict.fromkeys(c.reason or "" for c in row.results if c.reproduces or c.against))
+    )
