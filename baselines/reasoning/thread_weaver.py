@@ -41,7 +41,7 @@ from paceline.families.reasoning.api.votes import majority
         "source": {
             "read": "code",
             "paper": "the client's state machine by the header, not read for this card",
-            "code": "github.com/facebookresearch/threadweaver: threadweaver_sft/src/simple_eval.py",
+            "code": "github.com/facebookresearch/threadweaver: threadweaver_sft/src/simple_eval.py, README.md",
         },
         "deviations": (
             (

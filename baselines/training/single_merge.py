@@ -36,15 +36,27 @@ from paceline.families.training.api.rounds import round_ends
     },
     fidelity={
         "source": {
-            "read": "catalogue",
-            "paper": "not read for this card: sparse random gossip, and a fully connected average at the last step",
-            "code": "not read",
+            "read": "code",
+            "paper": "abstracts of the first and third version: sparse gossip, and one average of all at the last step",
+            "code": "github.com/Raiden-Zhu/ICLR-2026-Grokking-in-Decentralized-Learning: README.md and "
+            "configs/examples/figure1_single_merge_resnet18.yaml",
         },
         "deviations": (
-            "Partners are a random matching every H steps; the paper's agents draw peers with some probability.",
+            "Partners are a random matching every H steps; the authors' 32 agents gossip over a random graph "
+            "(r_start: 0.2) after every 100 steps.",
+            "The model is merged as it is; the authors' has batch norms, whose statistics are set anew after it.",
             "The inner optimiser is the point's, and its moments stay with each rank.",
         ),
-        "constants": {"sync_every": {"here": 20, "authors": "not known"}},
+        "constants": {
+            "sync_every": {
+                "here": 20,
+                "authors": "100 (k_steps)",
+                "official": 100,
+                "source": "github.com/Raiden-Zhu/ICLR-2026-Grokking-in-Decentralized-Learning: "
+                "configs/examples/figure1_single_merge_resnet18.yaml",
+                "differs": "runs here are of hundreds of steps, theirs of 30000; training/one-merge takes 200 of 4000",
+            }
+        },
         "checked_by": (
             "tests/unit/test_single_merge.py::test_pairs_average_and_all_do_once_at_the_end",
             "tests/unit/test_agreement.py::test_a_schedule_fits_its_own_pattern_alone",

@@ -130,7 +130,8 @@ def test_claims_that_ask_something_else_or_leave_out_points_stand(tmp_path: Path
 
 
 LINKS = ("ranks: [2, 4]", "link: [loopback, 20mbit]")
-SAID = "    said: {number: up to 2x faster, place: abstract}\n"
+AGAINST = "against: {paper: a ring of a library, arm: native}"
+SAID = f"    said: {{number: up to 2x faster, place: abstract, {AGAINST}}}\n"
 
 
 def of_a_link(link: str, more: str = "") -> tuple[tuple[str, str], ...]:
@@ -164,3 +165,34 @@ def test_a_reproduction_by_a_models_clock_says_what_is_assumed(tmp_path: Path) -
     assert len(caught.value.errors) == 1
     quotes_nobody = silent.replace(silent[silent.index("    said:") :].partition("\n")[0] + "\n", "", 1)
     suite_text.load(tmp_path, text=quotes_nobody)
+
+
+LOCAL = of_a_link("loopback", SAID)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (f", {AGAINST}", "", "quotes its paper, and does not say whom that beats"),
+        ("arm: native", "arm: tree", "'tree' is not among the techniques"),
+        ("arm: native", "arm: native, because: it is quicker", "and gives a reason for another"),
+        ("ratio_at_most: 1.5", "value_at_most: 1.5", "is about a value, and beats nobody"),
+    ],
+)
+def test_a_claim_that_quotes_its_paper_says_whom_that_beats(
+    old: str, new: str, words: str, tmp_path: Path
+) -> None:
+    suite_text.load(tmp_path, *LOCAL)
+    (said,) = mistakes(tmp_path, *LOCAL, (old, new))
+    assert words in said
+
+
+def test_an_opponent_of_a_paper_is_none_of_its_own_techniques(tmp_path: Path) -> None:
+    """FedDIP pruned at once is FedDIP's file with its mechanism off, and not a method that its paper beats."""
+    text = content.find_suite("training/pruned-averages").read_text(encoding="utf-8")
+    suite_text.load(tmp_path, text=text)
+    own = text.replace("which prune too}", "which prune too, arm: pruned-at-once}")
+    own = own.replace('which prune too"}', 'which prune too", arm: pruned-at-once}')
+    assert own != text
+    with pytest.raises(UserErrors, match="'pruned-at-once' is a technique of the paper itself"):
+        suite_text.load(tmp_path, text=own)

@@ -14,6 +14,7 @@ from paceline.analysis.claims.verdicts import has_width
 from paceline.records.format.record import Measurement
 from paceline.records.store.folder import RunRecord
 from paceline.report.claims.headlines import headline_cells, null_text
+from paceline.report.claims.premises import said_text
 from paceline.report.html import Cell, rows_grid
 from paceline.spec import content
 from paceline.spec.ledger.papers import Headline, load_papers
@@ -167,6 +168,56 @@ def test_what_quotes_nobody_conforms_or_does_not() -> None:
         assert judged(record(ratio), {"ratio_at_most": 0.8}, said=None).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("against", "verdict"),
+    [
+        ({"paper": "the vendor's library", "arm": "native"}, "reproduced"),
+        ({"paper": "the vendor's library", "arm": None}, "conforms"),
+        ({"paper": "the vendor's library", "arm": "tree"}, "conforms"),
+        ({"paper": "another library", "arm": None, "because": "native is quicker than it"}, "reproduced"),
+        (None, "reproduced"),  # of a record from before claims named their opponents
+    ],
+)
+def test_an_opponent_of_ours_in_the_place_of_the_papers_reproduces_nothing(
+    against: dict[str, Any] | None, verdict: str
+) -> None:
+    said = {"number": "twice as fast", "place": "abstract", "against": against}
+    found = judged(record(0.5), {"ratio_at_most": 0.8}, said=said)
+    assert (found.verdict, found.reproduces) == (verdict, verdict == "reproduced")
+    row = row_of([found], TESTED)
+    if verdict == "reproduced":
+        assert row.verdict == "reproduced"
+    else:
+        assert "its paper's opponent is another, and not here: the vendor's library" in (found.reason or "")
+        assert row.verdict == "not run"
+        assert "against another than its paper's opponent it conforms" in (row.reason or "")
+
+
+def test_an_opponent_of_ours_that_an_arm_without_the_mechanism_beats_too_says_nothing() -> None:
+    """It makes no verdict of the paper either way, and does not stand there as if it conformed."""
+    said = {"number": "fast", "place": "abstract", "against": {"paper": "MPI", "arm": None}}
+    found = judged(with_arm(0.5, 0.4), {"ratio_at_most": 0.8}, said=said, null_arm=TREE)
+    assert (found.verdict, found.reproduces) == ("says nothing", False)
+    row = row_of([found], TESTED)
+    assert row.verdict == "not run"
+    assert "against another than its paper's opponent it says nothing" in (row.reason or "")
+    assert headline_cells(row.headlines[0])[2].startswith("tree: 0.4")
+    short = judged(with_arm(0.5, 1.4), {"ratio_at_most": 0.8}, said=said, null_arm=TREE)
+    assert short.verdict == "conforms"
+
+
+def test_beside_the_papers_number_stands_whom_it_beats() -> None:
+    said = {"number": "twice as fast", "place": "table 2"}
+    bound = {"ratio_at_most": 0.8}
+    own = judged(record(0.5), bound, said={**said, "against": {"paper": "MPI", "arm": "native"}})
+    assert said_text(own) == "twice as fast (table 2), against MPI"
+    other = {"paper": "MPI", "arm": None, "because": "native has MPI below it"}
+    assert said_text(judged(record(0.5), bound, said={**said, "against": other})).endswith(
+        ", against MPI; here another: native has MPI below it"
+    )
+    assert said_text(judged(record(0.5), bound, said=said)) == "twice as fast (table 2)"
+
+
 def test_what_was_assumed_makes_no_more_than_a_model() -> None:
     found = judged(record(0.5), {"ratio_at_most": 0.8}, assumed={"tool_s": "fixed times"})
     assert found.verdict == "consistent with a model"
@@ -237,12 +288,15 @@ def test_what_could_be_tested_and_is_not_is_not_run() -> None:
         {"says": "a", "untestable": "b", "settled_by": "gpu", "form": "c"},
         {"says": "a", "untested": "b", "claims": ["one"]},
         {"says": "a", "untested": "b", "settled_by": "gpu"},
-        {"says": "a", "untestable": "not measured yet", "settled_by": "time"},
-        {"says": "a", "untestable": "no claim is about it", "settled_by": "time"},
+        {"says": "a", "untestable": "not measured yet", "settled_by": "gpu"},
+        {"says": "a", "untestable": "no claim is about it", "settled_by": "gpu"},
+        {"says": "a", "untestable": "tokens are not counted", "settled_by": "gpu"},
+        {"says": "a", "untestable": "a longer run", "settled_by": "time"},
+        {"says": "a", "untestable": "a problem has no accuracy", "settled_by": "setting"},
     ],
 )
 def test_a_headline_is_tested_or_says_why_not(given: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"headline|form|settled_by|untested"):
+    with pytest.raises(ValueError, match=r"headline|form|settled_by|untested|another setting"):
         Headline.model_validate(given)
 
 

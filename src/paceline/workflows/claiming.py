@@ -88,6 +88,7 @@ def claim_facts(claim: ClaimResult) -> dict[str, Any]:
         "scope": claim.scope,
         "whose": claim.whose,
         "said": dict(claim.said) or None,
+        "against": dict(claim.against) or None,
         "metric": claim.metric,
         "technique": claim.technique,
         "versus": claim.versus,

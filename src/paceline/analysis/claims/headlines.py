@@ -163,6 +163,8 @@ def _untested_text(row: HeadlineResult) -> str:
     if row.verdict == UNTESTABLE:
         own = next(r for r in row.results if r.verdict == UNTESTABLE)
         return f"{headline.says} ({own.reason})"
+    if instead := next((r for r in row.results if r.against and not r.reproduces), None):
+        return f"{headline.says} (against another than its paper's opponent it {instead.verdict})"
     if row.verdict == NOT_RUN:
         own_reason = next((r.reason for r in row.results if r.verdict == NOT_RUN), "no claim measures it")
         return f"{headline.says} ({own_reason})"

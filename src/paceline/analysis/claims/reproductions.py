@@ -2,8 +2,8 @@
 
 The rules, in this order, for a claim whose interval is as expected, or in its direction:
 
-1. It quotes its paper, and its interval has a width. Otherwise it is a conformance: a bound of ours, a closed form, a
-   count.
+1. It quotes its paper, is held against whom its paper is, or says why another is no easier to beat, and its interval
+   has a width. Otherwise it is a conformance: a bound of ours, an opponent of ours, a closed form, a count.
 2. An arm without the mechanism, in the technique's place, falls short by its whole interval, and by five times what a
    bound of ours allows. Where it does so at no point the claim says nothing, and where it does not at some, the claim
    holds partly.
@@ -105,8 +105,20 @@ def _with_arm(sides: Sides, side: str, label: str) -> Sides:
 
 
 def is_reproduction(claim: Mapping[str, Any]) -> bool:
-    """Return whether a claim is about a paper's own words: it quotes them."""
-    return claim.get("paper") is not None and bool(claim.get("said"))
+    """Return whether a claim is about a paper's own words: it quotes them, and no opponent of ours stands in theirs."""
+    return claim.get("paper") is not None and bool(claim.get("said")) and other_opponent(claim) is None
+
+
+def other_opponent(claim: Mapping[str, Any]) -> str | None:
+    """Say against whom a paper's claim would be, where it is held against another arm and does not say why.
+
+    None where it is held against its paper's own opponent, gives a reason for another, compares nothing, or is of a
+    record from before claims named their opponents.
+    """
+    against, sides = (claim.get("said") or {}).get("against"), Sides.of(claim)
+    if not against or sides.other is None or against.get("because"):
+        return None
+    return None if against.get("arm") in (sides.technique, sides.other) else str(against["paper"])
 
 
 def judged(
@@ -127,7 +139,12 @@ def judged(
         launches: Of the point with the fewest.
     """
     if not is_reproduction(claim):
-        return CONFORMANCE.get(verdict, verdict), None
+        if (instead := other_opponent(claim)) is None:
+            return CONFORMANCE.get(verdict, verdict), None
+        why = f"its paper's opponent is another, and not here: {instead}"
+        if null is not None and verdict in ("reproduced", "partly") and not null.tells(verdict):
+            return "says nothing", f"{why}; {_null_text(null)}"
+        return CONFORMANCE.get(verdict, verdict), why
     if not has_width(estimate):
         return CONFORMANCE.get(verdict, verdict), "a count without an interval: it conforms or does not"
     few = launches < LEADERBOARD_LAUNCHES

@@ -79,6 +79,8 @@ class ClaimResult:
     whose: Whose = "ours"
     said: Mapping[str, str] = field(default_factory=dict)
     """The paper's ``number`` in its own unit, its ``place`` and its ``scale``; empty where the suite quotes none."""
+    against: Mapping[str, str] = field(default_factory=dict)
+    """``paper``: whom the paper beats; ``arm``: which arm that is; ``because``: why another stands in its place."""
     premises: tuple[Premised, ...] = ()
     """At the point that decided."""
     settled_by: tuple[SettledBy, ...] = ()
@@ -160,7 +162,7 @@ def _readable(claim: object) -> bool:
 def _evaluate_one(
     claim: Mapping[str, Any], suite: str, family: Family, places: Sequence[Sequence[Point]]
 ) -> ClaimResult:
-    sides = Sides.of(claim)
+    sides, said = Sides.of(claim), claim.get("said") or {}
     common: dict[str, Any] = {
         "paper": claim.get("paper"),
         "suite": suite,
@@ -175,7 +177,8 @@ def _evaluate_one(
         "where": _where_text(sides.where),
         "description": claim.get("description", ""),
         "whose": "suite" if claim.get("paper") is None else claim.get("whose", "ours"),
-        "said": claim.get("said") or {},
+        "said": {k: v for k, v in said.items() if k != "against"},
+        "against": {k: v for k, v in (said.get("against") or {}).items() if v},
         "reproduces": is_reproduction(claim),
         "assumed": claim.get("assumed") or {},
         "points_reason": {k: v for k, v in (claim.get("points_reason") or {}).items() if v is not None},

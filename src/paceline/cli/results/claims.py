@@ -121,7 +121,7 @@ def check(wide: bool, results: Path | None, style: str, as_json: bool) -> None:
 
 def _null_table(claims: Iterable[ClaimResult], *, wide: bool) -> str:
     """Return the claims that quote a paper, each with what its arm without the mechanism came to."""
-    shown = [c for c in claims if c.reproduces and c.worst is not None]
+    shown = [c for c in claims if (c.reproduces or c.against) and c.worst is not None]
     rows = [(c.paper or "", c.claim_id, c.expectation, found_text(c), null_text(c), c.verdict) for c in shown]
     headers = ("paper", "claim", "expected", "found", "without the mechanism", "verdict")
     return _laid_out(headers, rows, wide=wide, leaving=("expected", "paper"))

@@ -33,12 +33,12 @@ def headline_cells(row: HeadlineResult) -> tuple[str, str, str, str, str]:
     shown = [
         c
         for c in row.results
-        if c.worst is not None and (c.reproduces or row.verdict in CONFORMANCE.values())
+        if c.worst is not None and (c.reproduces or c.against or row.verdict in CONFORMANCE.values())
     ]
     found = "; ".join(
         f"{c.metric} of {sides(c)}: {found_text(c)}, asked {c.expectation}{_costs(c)}" for c in shown
     )
-    nulls = "; ".join(dict.fromkeys(null_text(c) for c in shown if c.reproduces))
+    nulls = "; ".join(dict.fromkeys(null_text(c) for c in shown if c.reproduces or c.against))
     verdict = f"{row.verdict}, {row.how}" if row.how == "tested in another form" else row.verdict
     return says, found or ABSENT, nulls or ABSENT, verdict, _untested(row)
 
@@ -56,4 +56,8 @@ def _untested(row: HeadlineResult) -> str:
         return f"wants {headline.untested}"
     if headline.form:
         return f"tested as: {headline.form}"
-    return "" if row.tested else "; ".join(dict.fromkeys(c.reason or "" for c in row.results if c.reproduces))
+    return (
+        ""
+        if row.tested
+        else "; ".join(dict.fromkeys(c.reason or "" for c in row.results if c.reproduces or c.against))
+    )

@@ -82,7 +82,9 @@ def _how_to_read(measured: int, waiting: int) -> tuple[str, ...]:
         "in the place of the side that has it: where that does as well, the claim *says nothing*. An interval that "
         "lies wholly on the wrong side of no effect, and a bound of ours in the place of a paper's number, hold "
         "*partly* at most; what follows from something that was assumed is *consistent with a model*. Bytes, closed "
-        "forms and bounds of ours *conform* or do not, and make no paper's verdict.",
+        "forms and bounds of ours *conform* or do not, and make no paper's verdict. Nor does a claim that is held "
+        "against another arm than its paper's own opponent, unless it says why that is no easier to beat; beside the "
+        "paper's number stands whom the paper beats.",
         "",
         f"Below are the {number_of(measured, 'claim')} that a run decided; {waiting} "
         "more wait for one "
@@ -123,7 +125,7 @@ def _claim_rows(claims: Iterable[ClaimResult], titles: dict[str, str]) -> Iterat
         shown = (claim.grade, claim.host_class, decided_by(claim), remarks_text(claim))
         evidence = "; ".join(text for text in shown if text)
         found = found_at_a_cost(claim, scale_text(claim))
-        null = null_text(claim) if claim.reproduces else ""
+        null = null_text(claim) if claim.reproduces or claim.against else ""
         cells = (
             paper,
             claim.quote,

@@ -34,11 +34,20 @@ DIGITS = 3
 
 
 def said_text(claim: ClaimResult) -> str:
-    """Return the paper's number with its place and scale, as the suite quotes it."""
+    """Return the paper's number with its place and scale, and against whom, as the suite quotes it."""
     if not claim.said:
         return ABSENT
     place = "; ".join(text for key in ("place", "scale") if (text := claim.said.get(key)))
-    return f"{claim.said['number']} ({place})"
+    return "".join((f"{claim.said['number']} ({place})", against_text(claim)))
+
+
+def against_text(claim: ClaimResult) -> str:
+    """Say whom the paper beats, and why another arm stands in its place here, such as ``, against Adam``."""
+    against = claim.against
+    if not against:
+        return ""
+    here = f"; here another: {against['because']}" if against.get("because") else ""
+    return f", against {against['paper']}{here}"
 
 
 def scale_text(claim: ClaimResult) -> str:

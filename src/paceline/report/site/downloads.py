@@ -83,6 +83,7 @@ def claim_rows(claims: Sequence[ClaimResult]) -> list[Row]:
             "scope": c.scope,
             "whose": c.whose,
             "paper_number": c.said.get("number"),
+            "paper_opponent": c.against.get("paper"),
             "metric": c.metric,
             "technique": c.technique,
             "versus": c.versus,

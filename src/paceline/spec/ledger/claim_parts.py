@@ -7,12 +7,31 @@ from pydantic import Field, model_validator
 from paceline.spec.files.models import FileModel
 
 
+class Against(FileModel):
+    """Whom the paper beats, and which arm of the suite that is."""
+
+    paper: str = Field(min_length=1, description="The paper's own baseline, in few words.")
+    arm: str | None = Field(
+        None,
+        min_length=1,
+        description="Label of the technique that is that baseline; none is where it is left out.",
+    )
+    because: str = Field(
+        "", description="Where another arm stands in its place: why that one is no easier to beat."
+    )
+
+
 class Said(FileModel):
-    """A number as it stands in the paper, where, and at what scale it was measured."""
+    """A number as it stands in the paper, where, against whom, and at what scale it was measured."""
 
     number: str = Field(min_length=1, description="The number in the paper's own unit.")
     place: str = Field(min_length=1, description="Section, table or abstract.")
     scale: str = Field("", description="Models, devices and data of the paper's measurement.")
+    against: Against | None = Field(
+        None,
+        description="The paper's own opponent; a claim that compares two sides has one. Held against another arm, and "
+        "without a reason, it is a conformance.",
+    )
 
 
 class NullArm(FileModel):

@@ -16,7 +16,7 @@ from paceline.spec.files.models import FileModel
 from paceline.spec.files.yaml_file import load
 from paceline.spec.ledger.premises import SettledBy
 
-LEFT_UNDONE = (" yet", "no claim", "is not measured")
+LEFT_UNDONE = (" yet", "no claim", "not measured", "not counted", "alone is measured")
 """Words of a reason that say that nobody did it, and not that it cannot be done."""
 
 
@@ -47,6 +47,10 @@ class Headline(FileModel):
             raise ValueError("what nobody has measured yet is 'untested', and not 'untestable'")
         if self.untestable and self.settled_by is None:
             raise ValueError("an untestable headline says what would settle it: 'settled_by'")
+        if self.untestable and self.settled_by == "time":
+            raise ValueError("what time alone would settle is 'untested', and not 'untestable'")
+        if self.untestable and self.settled_by == "setting" and not self.test:
+            raise ValueError("another setting: 'test' says which machine, data or program is lacking here")
         if not self.untestable and (self.settled_by or self.test):
             raise ValueError("'settled_by' and 'test' are about an untestable headline")
         if self.form and not self.claims:

@@ -32,6 +32,7 @@ from paceline.spec.suites.grammar import (
     merge_protocol,
 )
 from paceline.spec.suites.instances import instance_errors
+from paceline.spec.suites.opponents import opponent_errors
 from paceline.spec.suites.premise_checks import premise_errors
 from paceline.spec.suites.selections import selection_errors
 from paceline.spec.suites.suite import Suite
@@ -277,6 +278,7 @@ def _claim_errors(suite: Suite, labels: list[str]) -> Iterator[UserError]:
         yield from _measure_errors(suite, (*at, "measure"), claim, labels)
     yield from premise_errors(suite.model, suite.family, labels, suite.located)
     yield from selection_errors(suite.model, suite.family, suite.located)
+    yield from opponent_errors(suite.model, _papers_of(suite), suite.located)
 
 
 def _measure_errors(
@@ -325,10 +327,23 @@ def _unknown_parameter(suite: Suite, at: tuple[str | int, ...], key: str) -> Use
 
 
 def _labels(suite: Suite) -> list[str]:
+    return [(i if isinstance(i, str) else i.label or i.technique) for i in _items(suite)]
+
+
+def _items(suite: Suite) -> list[str | TechniqueEntry]:
     items = list(suite.model.techniques)
     for tier in suite.model.tiers.values():
         items += tier.techniques or []
-    return [(i if isinstance(i, str) else i.label or i.technique) for i in items]
+    return items
+
+
+def _papers_of(suite: Suite) -> dict[str, str | None]:
+    """Return the paper of each label's technique; None of those that have none, or that nobody knows."""
+    found: dict[str, str | None] = {}
+    for item, label in zip(_items(suite), _labels(suite), strict=True):
+        source = suite.sources.get(item if isinstance(item, str) else item.technique)
+        found[label] = source.info.paper if source is not None else None
+    return found
 
 
 def _kind(parameter: Parameter, given: RawScalar) -> str:
