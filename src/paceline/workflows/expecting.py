@@ -117,5 +117,5 @@ def untold_text(untold: Sequence[Untold]) -> str:
     more = len(untold) - MOST_CLAIMS
     return (
         f"by the spread of earlier launches these are too few for {number_of(len(untold), 'claim')}: {named}"
-        + (f" and {more} more (paceline claims --power)" if more > 0 else "")
+        + (f" and {more} more (paceline claims list --power)" if more > 0 else "")
     )
