@@ -127,6 +127,19 @@ def test_a_count_is_a_share_of_the_baseline_s_and_its_label_says_of_what() -> No
     )
 
 
+def test_a_label_that_ends_in_the_letters_of_its_unit_is_no_count() -> None:
+    seen = known(measured(1, {KB: QUICK}))
+    (board,) = seen.boards
+    (faster,) = (c for c in seen.of(board) if c.label == "tree" and c.metric == "latency")
+    assert metric_label("time_to_target") == "time to the target loss"
+    times = {
+        "value": replace(faster.value, value=1.5),
+        "baseline_value": replace(faster.baseline_value, value=3.0),
+    }
+    said = gain_sentence(replace(faster, metric="time_to_target", **times), board)
+    assert ": time to the target loss 1.5 s against 3 s, " in said
+
+
 def test_a_finding_goes_when_its_verdict_does() -> None:
     assert findings(known(measured(1, {KB: QUICK})))
     assert not findings(known(measured(1, {KB: {"native": 1.0, "tree": 1.0}})))

@@ -173,7 +173,7 @@ def _values(c: Comparison) -> str:
     """Write both values and the effect with its interval."""
     own, base = _quantity(c.unit, c.value.value), _quantity(c.unit, c.baseline_value.value)
     label = metric_label(c.metric)
-    if label.endswith(f"{c.unit}s"):  # a count, whose label says of what
+    if label.split(" ")[-1] == f"{c.unit}s":  # a count, whose label says of what
         return f"{c.value.value:,.0f} {label} against {c.baseline_value.value:,.0f}, {_effect(c)}"
     return f"{label} {own} against {base}, {_effect(c)}"
 
