@@ -103,8 +103,6 @@ def test_of_every_technique_of_data_parallelism_but_one_own_gradients_are_seen(
 @pytest.mark.parametrize("technique", OF_DATA_PARALLELISM)
 def test_no_seed_decides_whether_a_technique_has_learnt(technique: str, ranks: int, launch: Launch) -> None:
     found = of_data_parallelism(launch(ranks, technique))[technique]
-    if found.status == "unsupported":
-        pytest.skip(f"no point of {ranks} ranks is for it: {found.reason}")
     fall = 1 - found.measured["eval_loss"] / math.log(VOCABULARY)
     assert fall >= 2 * LEAST_FALL
 
