@@ -24,6 +24,7 @@ CALLED_BY_LIBRARIES = frozenset(
         *("get_seq_length",),  # transformers
         *("log_message", "handle_error", "request_queue_size", "protocol_version"),  # http.server
         *("disable_nagle_algorithm",),  # socketserver
+        *("redirect_request",),  # urllib
         *("ignore_aliases",),  # PyYAML
         *("_send_recv",),  # a collective of the baseline `native`, by the operation's name
         *("IMPORTED_EARLY",),  # a module that has to be loaded
