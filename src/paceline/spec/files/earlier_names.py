@@ -97,12 +97,12 @@ def filters_today(
 
 
 class _Reading:
-    """A copy of a file's data that is renamed place by place."""
+    """A file's data that is renamed place by place, in a copy that the first change makes."""
 
     def __init__(self, located: Located) -> None:
         self._located = located
-        self._data = deepcopy(located.data)
-        self._lines = dict(located.lines)
+        self._data = located.data
+        self._lines = located.lines
         self._notes: list[str] = []
 
     def result(self) -> Located:
@@ -134,8 +134,8 @@ class _Reading:
         old = self.at(path)
         if not isinstance(old, str) or (new := names.today(old)) == old:
             return
-        self.at(path[:-1])[path[-1]] = new
         self._note(path, old, _written(new))
+        self.at(path[:-1])[path[-1]] = new
 
     def keys(self, path: KeyPath, names: Renamed) -> None:
         """Rename the keys of a mapping; where the new one stands there too, the old one stays and is refused later."""
@@ -147,12 +147,16 @@ class _Reading:
             return
         for old, new in changed.items():
             self._note((*path, old), old, new)
+        found = self.at(path)
         renamed = {changed.get(key, key): value for key, value in found.items()}
         found.clear()
         found.update(renamed)
         self._lines = {_moved(place, path, changed): line for place, line in self._lines.items()}
 
     def _note(self, path: KeyPath, old: str, new: str) -> None:
+        """Note a change that is about to be made."""
+        if not self._notes:
+            self._data = deepcopy(self._located.data)
         place = f"{self._located.path}:{self._lines.get(path, 1)}"
         self._notes.append(f"{place}: '{old}' is called '{new}' now")
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from itertools import product
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 import torch
@@ -249,8 +251,7 @@ class ThreadHub:
     def __init__(self, world_size: int, *, timeout_s: float = 60.0) -> None:
         self.world_size = world_size
         self.timeout_s = timeout_s
-        self.condition = threading.Condition()
-        self.mail: dict[tuple[int, int], deque[Tensor]] = defaultdict(deque)
+        self.mail = {pair: SimpleQueue[Tensor]() for pair in product(range(world_size), repeat=2)}
         self.expected: dict[tuple[int, int], deque[_Receive]] = defaultdict(deque)
         self.meeting = threading.Barrier(world_size, timeout=timeout_s)
         self.board: dict[int, Tensor] = {}
@@ -273,12 +274,13 @@ class _Receive:
             self._hub.expected[self._key].popleft()._take()
 
     def _take(self) -> None:
-        hub = self._hub
         self._done = True
-        with hub.condition:
-            if not hub.condition.wait_for(lambda: bool(hub.mail[self._key]), timeout=hub.timeout_s):
-                raise TimeoutError(f"no message from rank {self._key[0]} within {hub.timeout_s} s")
-            message = hub.mail[self._key].popleft()
+        try:
+            message = self._hub.mail[self._key].get(timeout=self._hub.timeout_s)
+        except Empty:
+            raise TimeoutError(
+                f"no message from rank {self._key[0]} within {self._hub.timeout_s} s"
+            ) from None
         if message.numel() != self._tensor.numel() or message.dtype != self._tensor.dtype:
             raise RuntimeError(
                 f"rank {self._key[1]} expected {self._tensor.numel()} × {self._tensor.dtype} from rank "
@@ -300,9 +302,7 @@ class ThreadTransport:
         """Copy outgoing messages into mailboxes; receives take them when waited for."""
         hub = self._hub
         for tensor, peer in sends:
-            with hub.condition:
-                hub.mail[(self.rank, peer)].append(tensor.detach().clone())
-                hub.condition.notify_all()
+            hub.mail[self.rank, peer].put(tensor.detach().clone())
         waits: list[Waitable] = [_Receive(hub, peer, self.rank, tensor) for tensor, peer in receives]
         return waits + [_Sent() for _ in sends]
 
