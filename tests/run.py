@@ -54,7 +54,7 @@ class Part:
     """Of torch in every process; two of each of two workers would wait, spinning, for cores that the others have."""
 
 
-UNITS = ("tests/unit", "tests/docs")
+UNITS = ("tests/rules", "tests/unit", "tests/docs")
 ELSEWHERE = ("tests", *(f"--ignore={folder}" for folder in UNITS))
 ALONE = tuple(f"tests/{folder}" for folder in ("netns", "sandbox", "serving", "timing"))
 """Folders whose tests count what is on the machine, or ask for answers in time: one after another."""

@@ -68,6 +68,7 @@ def test_without_control_it_is_ef21() -> None:
     assert (ours == theirs).all()
 
 
+@pytest.mark.full  # four seconds; the formulas that make it so are held in the gate
 def test_memories_find_the_optimum_and_what_has_none_does_not() -> None:
     last = {}
     for kind, make in MADE.items():

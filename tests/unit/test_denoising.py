@@ -7,7 +7,6 @@ import json
 import math
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 import torch
 from mutant_files import module_of
 from paceline.baselines.serving import asyncdiff, fewer_steps, layer_split, sequential_denoising
+from thread_ranks import on_ranks_of_threads
 from torch import Tensor
 
 from paceline.families.collectives.api.problem import chunk_bounds
@@ -68,8 +68,7 @@ class Rank:
 def denoised(make: Callable[..., Any], size: int, exact: int = 0, **options: Any) -> list[Rank]:
     hub = ThreadHub(size, timeout_s=60)
     ranks = [Rank(make, number, hub, size, **options) for number in range(size)]
-    with ThreadPoolExecutor(size) as threads:
-        return list(threads.map(lambda rank: rank.denoised(exact), ranks))
+    return on_ranks_of_threads(lambda rank: ranks[rank].denoised(exact), size)
 
 
 def off(ranks: list[Rank], expected: Tensor) -> float:

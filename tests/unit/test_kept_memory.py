@@ -36,6 +36,7 @@ for keeps in (False, True):
 """
 
 
+@pytest.mark.full  # it counts the kernel's pages
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc only")
 def test_pages_of_temporaries_are_paid_for_once_and_shown_after_a_trim() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)

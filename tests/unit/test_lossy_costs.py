@@ -6,13 +6,13 @@ Ranks are threads that pass messages through queues, so that every count and num
 from __future__ import annotations
 
 import importlib
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from queue import Queue
 
 import pytest
 import torch
+from thread_ranks import on_ranks_of_threads
 from torch import Tensor
 
 from paceline.base.techniques.options import options_of, taken_by
@@ -81,11 +81,7 @@ def all_reduce(module: str, count: int, ranks: int) -> tuple[list[Tensor], list[
     def work(rank: int) -> None:
         technique(problems[rank], comms[rank]).run(buffers[rank])
 
-    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(ranks)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    on_ranks_of_threads(work, ranks)
     return buffers, comms, loaded.cost(problems[0], **taken_by(loaded.cost, options_of(technique)))
 
 

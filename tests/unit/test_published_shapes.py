@@ -153,7 +153,7 @@ def test_kv_heads_of_a_point_come_before_those_of_its_size() -> None:
 
 
 @pytest.mark.parametrize("activations", [KEPT, RECOMPUTED])
-@pytest.mark.parametrize("name", ["small", "llama-100m"])
+@pytest.mark.parametrize("name", ["small", pytest.param("llama-100m", marks=pytest.mark.full)])
 def test_activations_are_foretold_without_memory_and_seen_in_a_real_step(name: str, activations: str) -> None:
     params = point(size=name, batch=4, context=32, ranks=2, steps=40, activations=activations)
     found = footprint(params, "paceline.baselines.training.ddp", {"bucket_bytes": 1 << 20})  # type: ignore[arg-type]

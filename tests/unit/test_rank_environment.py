@@ -97,8 +97,16 @@ def test_a_jobs_engine_stands_in_front_of_what_is_there(already: str | None, tmp
     assert set(ended.stdout.splitlines()) == {f"{tmp_path}/engine" + (f":{already}" if already else "")}
 
 
+NPUS: dict[str, Any] = {"runner": {"device": "npu", "env": {AUTOLOAD: "0"}}}
+
+
+def test_a_job_on_npus_lets_torch_load_backends_whatever_its_environment_says() -> None:
+    assert environment_of(NPUS)[AUTOLOAD] == "1"
+    assert AUTOLOAD not in environment_of({"runner": {"device": "cpu", "env": {}}})
+
+
+@pytest.mark.full  # two processes that import torch
 def test_every_process_of_a_job_on_npus_finds_their_backend(tmp_path: Path) -> None:
-    plan: dict[str, Any] = {"runner": {"device": "npu", "env": {AUTOLOAD: "0"}}}
     (tmp_path / "torch_npu.py").write_text("def load() -> None:\n    pass\n")
     facts = tmp_path / "torch_npu-2.0.dist-info"
     facts.mkdir()
@@ -112,8 +120,7 @@ def test_every_process_of_a_job_on_npus_finds_their_backend(tmp_path: Path) -> N
         return bool(json.loads(ended.stdout))
 
     assert not found({}), "as the machine's user has it"
-    assert found(environment_of(plan))
-    assert AUTOLOAD not in environment_of({"runner": {"device": "cpu", "env": {}}})
+    assert found(environment_of(NPUS))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from paceline.baselines.training import ddp_naive, no_communication
+from thread_ranks import on_ranks_of_threads
 from torch import Tensor
 
 from paceline.families.training.api import model as model_module
@@ -35,7 +36,6 @@ from paceline.worker.communication.transport import ThreadHub, ThreadTransport
 from paceline.worker.ranks.session import CaseError
 
 RATE = 0.01
-JOIN_S = 120
 SEED = 11
 draws_of_rank = threading.local()
 """Each rank's own generator: ranks are threads, which would draw from a common one in any order."""
@@ -124,25 +124,17 @@ def proved(
     """Hold a technique's steps against one process; return what is wrong."""
     hub, control = ThreadHub(ranks), ThreadHub(ranks)
     case: Any = SimpleNamespace(module="technique", options={}, label="technique")
-    found: list[CaseError | None] = [None] * ranks
-    done = [False] * ranks
 
-    def run(rank: int) -> None:
+    def run(rank: int) -> CaseError | None:
         draws_of_rank.generator = torch.Generator().manual_seed(seed + rank)
         session = session_of(hub, control, rank, kind)
         try:
             gate._equals_serial(session, None, case, setting, "")  # type: ignore[arg-type]
         except CaseError as error:
-            found[rank] = error
-        done[rank] = True
+            return error
+        return None
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(ranks)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(JOIN_S)
-    assert all(done)
-    return found[0]
+    return on_ranks_of_threads(run, ranks)[0]
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutant_files import module_of
 from paceline.baselines.serving import data_parallel, shift_parallelism, tensor_parallel, ulysses_inference
+from thread_ranks import on_ranks_of_threads
 from training_task import make_comm
 
 from paceline.families.collectives.api.problem import chunk_bounds
@@ -99,8 +99,7 @@ def run(make: Any, shape: Shape, size: int, mode: int | None = None, **options: 
         place = (0, 1) if replicated else (rank, size)
         return Run(make, shape, *place, hub, **options).through(shape, mode)
 
-    with ThreadPoolExecutor(size) as ranks:
-        return list(ranks.map(of, range(size)))
+    return on_ranks_of_threads(of, size)
 
 
 def wanted(shape: Shape) -> int:

@@ -457,6 +457,7 @@ def test_a_failing_build_leaves_the_earlier_site_as_it_was(tmp_path: Path) -> No
     assert [p.name for p in tmp_path.iterdir()] == ["site"]
 
 
+@pytest.mark.full  # of the command, the gate has a build that a browser looks at
 def test_the_command_builds_the_same_site_twice(tmp_path: Path) -> None:
     given = record(1)
     writer = RecordWriter(tmp_path / "res", given.run)

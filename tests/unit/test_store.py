@@ -30,7 +30,7 @@ from paceline.records.store.manifest import Entry, read_manifest
 from paceline.records.store.record_writer import RecordWriter
 from paceline.records.store.storage import check_writable
 
-FOLDER = str(Path(__file__).parent)
+FOLDER = str(Path(__file__).parents[1])
 WRITES_RUNS = f"""
 import sys; sys.path.insert(0, {FOLDER!r})
 from pathlib import Path

@@ -37,7 +37,7 @@ def test_one_thread_is_one_whatever_pools_there_are() -> None:
     assert counted(1)[1] == 1
 
 
-@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("threads", [2, pytest.param(3, marks=pytest.mark.full)])
 def test_pools_of_several_threads_are_allowed_and_one_beside_them_is_not(threads: int) -> None:
     _, allowed, computed, beside = counted(threads)
     assert threads <= computed <= allowed < beside

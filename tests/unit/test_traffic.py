@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ import pytest
 import torch
 from paceline.baselines.training import ddp, ddp_naive, ddp_ring, flexdemo, fsdp
 from record_factory import in_memory, make_run, measurement
+from thread_ranks import on_ranks_of_threads
 from training_task import SMALL, make_comm, make_task, on_ranks
 
 from paceline.analysis.points import points_of
@@ -38,11 +38,7 @@ STEPS = 4
 def handed_on_two_ranks(call: Callable[[Comm], Any]) -> list[Counters]:
     """Return the counts of two ranks that are threads after each made a call."""
     comms = [make_comm(rank, hub) for hub in [ThreadHub(2, timeout_s=60)] for rank in range(2)]
-    threads = [threading.Thread(target=call, args=(comm,)) for comm in comms]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    on_ranks_of_threads(lambda rank: call(comms[rank]), 2)
     return [comm.counters for comm in comms]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from thread_ranks import on_ranks_of_threads
 
 from paceline.families.training.api.model import Transformer
 from paceline.families.training.api.replica import Replica, Task
@@ -50,18 +50,13 @@ def on_ranks(
     kind: Callable[[Task, Comm], Replica], ranks: int, step: Callable[[Replica], Any], **task: Any
 ) -> list[tuple[Any, Any]]:
     """Make a technique on ranks that are threads and let each take a step; return (replica, what it gave) by rank."""
-    hub, found = ThreadHub(ranks), {}
+    hub = ThreadHub(ranks)
 
-    def run(rank: int) -> None:
+    def run(rank: int) -> tuple[Any, Any]:
         replica = kind(make_task(rank=rank, world_size=ranks, **task), make_comm(rank, hub))
-        found[rank] = replica, step(replica)
+        return replica, step(replica)
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(ranks)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(JOIN_S)
-    return [found[rank] for rank in range(ranks)]
+    return on_ranks_of_threads(run, ranks)
 
 
 SMALL = Size(layers=2, width=16, heads=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,8 +39,8 @@ def card_lines(text: str) -> int:
 
 
 def over_long(files: list[Path], limit: int) -> list[str]:
-    texts = {p: p.read_text() for p in files}
-    counts = {p: len(text.splitlines()) - card_lines(text) for p, text in texts.items()}
+    longer = {p: text for p in files if len((text := p.read_text()).splitlines()) > limit}
+    counts = {p: len(text.splitlines()) - card_lines(text) for p, text in longer.items()}
     return [f"{p.relative_to(ROOT)}: {n} lines, at most {limit}" for p, n in counts.items() if n > limit]
 
 
@@ -105,7 +106,8 @@ def test_lines_are_counted_without_signature_and_docstring() -> None:
 
 
 def test_every_module_begins_with_what_it_is() -> None:
-    assert [str(p) for p in (*ENGINE, *BASELINES) if not ast.get_docstring(tree_of(p.read_text()))] == []
+    begun = re.compile(r'(?:#.*\n)*r?"""\s*\S')
+    assert [str(p) for p in (*ENGINE, *BASELINES) if not begun.match(p.read_text())] == []
 
 
 def test_modules_are_named_by_a_noun_and_not_by_their_place() -> None:
