@@ -34,6 +34,8 @@ from paceline.records.format.record_file import content_of
 from paceline.records.identity import record_id, series_key
 from paceline.records.store.folder import read_record, record_paths
 from paceline.spec import content
+from paceline.spec.files import yaml_file
+from paceline.spec.files.earlier_names import suite_named_today
 from paceline.spec.plans.plan import Selection, make_plan
 from paceline.spec.profiles.profile import load_runner
 from paceline.spec.suites.grammar import Versus
@@ -450,3 +452,17 @@ def test_old_names_of_suites_and_techniques_are_known_on_the_command_line() -> N
     assert told.exit_code == 0, told.output
     told = CliRunner().invoke(application, ["plan", "kernels/tile-choice", "--tier", "quick"])
     assert "the suite 'kernels/tile-choice' is called 'kernels/gemm-autotuning' now" in told.stderr
+
+
+def test_what_was_read_keeps_its_old_names_beside_what_is_made_of_it() -> None:
+    text = "why: old\nfamily: kernels\nclaims: [{why: because, measure: {metric: time}}]\n"
+    read = yaml_file.parse(text, Path("suite.yaml"))
+    today = suite_named_today(read)
+    assert today.data == {
+        "description": "old",
+        "family": "kernels",
+        "claims": [{"description": "because", "measure": {"metric": "time"}}],
+    }
+    assert read == yaml_file.parse(text, Path("suite.yaml"))
+    assert len(today.notes) == 2
+    assert suite_named_today(today) is today

@@ -29,3 +29,12 @@ def test_a_message_of_the_wrong_size_is_refused() -> None:
     sender.send(torch.zeros(3), 1)
     with pytest.raises(RuntimeError, match="expected 2"):
         receiver.receive(torch.zeros(2), 0)
+
+
+def test_a_message_that_nobody_sends_is_waited_for_no_longer_than_the_group_allows() -> None:
+    hub = ThreadHub(2, timeout_s=0.01)
+    sender, receiver = (Comm(ThreadTransport(hub, rank)) for rank in range(2))
+    sender.send(torch.zeros(2), 1)
+    receiver.receive(torch.ones(2), 0)
+    with pytest.raises(TimeoutError, match=r"no message from rank 0 within 0\.01 s"):
+        receiver.receive(torch.zeros(2), 0)
