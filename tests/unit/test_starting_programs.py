@@ -208,22 +208,21 @@ starter.wait()
 
 
 def test_who_asks_may_be_killed_and_leaves_no_program(tmp_path: Path) -> None:
+    held = tmp_path / "held"
+    os.mkfifo(held)
     request = {
-        "argv": ["/bin/sh", "-c", f"touch {tmp_path}/began; sleep 987654; true"],
+        "argv": ["/bin/sh", "-c", f"exec 9>{held}; sleep 987654; true"],
         "environment": {"PATH": os.environ["PATH"]},
         "folder": str(tmp_path),
         "limit_s": 60,
         "input": None,
     }
     asking = subprocess.Popen([sys.executable, "-c", ASKING, starter.__file__, json.dumps(request)])
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "began").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    asking.kill()
-    asking.wait()
-    while not is_gone("987654") and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert (tmp_path / "began").exists() and is_gone("987654")
+    with held.open("rb") as read:  # once the shell has opened it
+        asking.kill()
+        asking.wait()
+        assert read.read() == b""  # once the shell and whatever it started are gone
+    assert is_gone("987654")
 
 
 def test_programs_see_none_of_the_variables_of_ranks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
