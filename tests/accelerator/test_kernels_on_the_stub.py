@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
+import pytest
 from outcomes import median_of, troubles
 
 from paceline.records.store.folder import RunRecord
@@ -63,3 +65,50 @@ def test_triton_kernels_run_in_its_interpreter(run_suite: RunSuite) -> None:
         """
     )
     assert troubles(record) == []
+
+
+JOINED = ("side-stream", "two-streams")
+NOT_JOINED = ("never-joined", "joined-too-early", "half-joined")
+
+
+def copies_on_side_streams(run_suite: RunSuite, names: tuple[str, ...], launches: int) -> RunRecord:
+    return run_suite(
+        f"""
+        suite: kernels/stub-side-streams
+        version: 1
+        family: kernels
+        description: Copies on streams of their own.
+        workload: {{op: copy, size_bytes: 64KiB}}
+        baseline: torch-eager
+        techniques: [torch-eager, {", ".join(names)}]
+        protocol: {PROTOCOL.replace("launches: 1", f"launches: {launches}")}
+        """,
+        "copies_on_side_streams",
+    )
+
+
+def test_work_on_streams_of_its_own_that_are_waited_for_is_right_and_no_fence_refuses_it(
+    run_suite: RunSuite,
+) -> None:
+    record = copies_on_side_streams(run_suite, JOINED, 2)
+    # whose clock is believed is asked by the measured suite
+    assert [trouble for trouble in troubles(record) if "clocks disagree" not in trouble] == []
+    # what the device did on another stream is in the time of the call
+    times = [m for m in record.measurements if (m.metric.name, m.status) == ("latency", "ok")]
+    assert all(min(m.samples) >= 2e-3 for m in times if m.label in JOINED)
+
+
+@pytest.mark.measured
+def test_work_on_streams_of_its_own_is_measured_in_each_of_ten_launches(run_suite: RunSuite) -> None:
+    record = copies_on_side_streams(run_suite, JOINED, 10)
+    assert troubles(record) == []
+    latencies = [m for m in record.measurements if m.metric.name == "latency"]
+    assert Counter(m.label for m in latencies) == dict.fromkeys(("torch-eager", *JOINED), 10)
+
+
+def test_work_that_nobody_waits_for_is_refused(run_suite: RunSuite) -> None:
+    record = copies_on_side_streams(run_suite, NOT_JOINED, 2)
+    wrong = Counter(m.label for m in record.measurements if m.status == "incorrect")
+    assert set(wrong) == set(NOT_JOINED)
+    timed = {m.label for m in record.measurements if m.status == "ok" and m.metric.name == "latency"}
+    assert timed == {"torch-eager"}

@@ -46,6 +46,26 @@ def test_what_cannot_be_is_refused_with_the_option_that_says_it(options: list[st
     assert where in str(told.exception)
 
 
+@pytest.mark.parametrize(
+    ("options", "calls"),
+    [
+        ([], 100),
+        (["--preset", "chat"], 100),
+        (["--concurrency", "8"], 100),
+        (["--concurrency", "128"], 1280),
+        (["--preset", "chat", "--concurrency", "64"], 10 * 64 * 3),
+        (["--preset", "agent", "--concurrency", "20"], 10 * 20 * (1 + 2 * (3 + 1))),
+        (["--sweep", "concurrency:1,50"], 500),
+        (["--concurrency", "128", "--requests", "200"], 200),
+        (["--rate", "1000"], 100),
+        (["--until-saturated"], 200),
+    ],
+)
+def test_places_that_are_asked_for_are_each_taken_ten_times(options: list[str], calls: int) -> None:
+    told = CliRunner().invoke(application, ["load", "mock:", "--dry-run", *options], catch_exceptions=False)
+    assert f"\n  requests: {calls}\n" in told.stdout
+
+
 def test_a_header_that_none_may_be_is_refused_before_a_server_is_asked() -> None:
     told = CliRunner().invoke(application, ["load", "http://127.0.0.1:1", "--header", "A B=c"])
     assert isinstance(told.exception, UserError)

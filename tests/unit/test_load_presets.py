@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from paceline.base.errors import UserError
+from paceline.cli import application
 from paceline.families.serving.core.load.findings.server_metrics import changes, parsed
 from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.load import Side, suite_of
-from paceline.workflows.load_presets import objectives, parse_sweep, traffic_of
+from paceline.workflows.load_presets import objectives, own_pace, parse_sweep, requests_of_trace, traffic_of
 
 MOCK = Side(label="mock", options={"url": "mock:"}, server=None, counted_by="nobody")
 
@@ -107,3 +110,72 @@ def test_counters_of_a_server_are_told_as_what_grew_and_histograms_as_means() ->
     after = {"a_total": 9.0, "b_seconds_sum": 2.5, "b_seconds_count": 5.0, "new_total": 1.0}
     assert changes(before, after) == {"a_total": 2.0, "b_seconds_mean": 0.5, "new_total": 1.0}
     assert changes(None, after) == {}
+
+
+def traced(folder: Path, *instants_ms: int) -> dict[str, Any]:
+    path = folder / "trace.jsonl"
+    rows = [{"timestamp": at, "input_length": 4, "output_length": 2} for at in instants_ms]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return traffic_of(f"trace:{path}")
+
+
+@pytest.mark.parametrize(
+    ("requests", "within_s", "number", "rate"),
+    [
+        (None, None, 4, 4 / 2.0),
+        (3, None, 3, 3 / 1.5),
+        (None, 1.6, 3, 3 / 1.5),
+        (None, 1.0, 2, 2 / 0.5),
+        (None, 900.0, 6, 6 / 5.0),
+    ],
+)
+def test_a_trace_that_nobody_paces_is_sent_at_its_own_instants(
+    requests: int | None, within_s: float | None, number: int, rate: float, tmp_path: Path
+) -> None:
+    given = traced(tmp_path, 1000, 1500, 2500, 3000, 4000, 6000)
+    found = own_pace(given, requests=requests, most=4, within_s=within_s)
+    assert found == {"requests": number, "rate_per_s": rate}
+    assert requests_of_trace(given) == 6
+
+
+def test_a_trace_without_a_pace_and_one_that_is_too_short_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the first 2 requests of the trace came at one instant"):
+        own_pace(traced(tmp_path, 7, 7, 9), requests=2, most=4, within_s=None)
+    with pytest.raises(UserError, match="the trace has 3 requests that can be sent") as refused:
+        own_pace(traced(tmp_path, 7, 8, 9), requests=4, most=4, within_s=None)
+    assert "--requests=3" in str(refused.value)
+
+
+def test_a_load_without_a_trace_has_no_requests_of_one() -> None:
+    assert requests_of_trace(traffic_of("chat")) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], {"arrivals": "trace", "requests": 4, "rate_per_s": 4 / 3}),
+        (["--duration", "1s"], {"arrivals": "trace", "requests": 2, "rate_per_s": 2.0}),
+        (["--arrivals", "poisson"], {"arrivals": "poisson", "requests": 4, "rate_per_s": 4 / 3}),
+        (["--rate", "8"], {"arrivals": "trace", "requests": 4, "rate_per_s": 8.0}),
+        (["--concurrency", "2"], {"arrivals": "closed", "requests": 4, "concurrency": 2}),
+        (["--arrivals", "at-once"], {"arrivals": "at-once", "requests": 4}),
+    ],
+)
+def test_options_pace_a_trace_or_leave_its_instants_aside(
+    options: list[str], said: dict[str, Any], tmp_path: Path
+) -> None:
+    path = traced(tmp_path, 0, 1000, 2000, 3000)["trace"]
+    command = ["load", "mock:", "--preset", f"trace:{path}", "--dry-run", *options]
+    told = CliRunner().invoke(application, command, catch_exceptions=False)
+    workload = yaml.safe_load(told.stdout[told.stdout.index("suite:") :])["workload"]
+    assert {
+        k: workload[k] for k in ("arrivals", "requests", "rate_per_s", "concurrency") if k in workload
+    } == said
+
+
+def test_a_duration_and_a_number_of_a_traces_requests_contradict_each_other(tmp_path: Path) -> None:
+    path = traced(tmp_path, 0, 1000)["trace"]
+    command = ["load", "mock:", "--preset", f"trace:{path}", "--duration", "1s", "--requests", "2"]
+    told = CliRunner().invoke(application, command)
+    assert isinstance(told.exception, UserError)
+    assert "--duration" in str(told.exception)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.base.account import with_home
+from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.units import parse_duration
 from paceline.families.serving.core.workloads.text_files import read_packed_text
@@ -19,6 +20,7 @@ from paceline.families.serving.core.workloads.traces import (
     COLUMNS,
     MOONCAKE,
     SHAREGPT,
+    read_trace,
 )
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -83,6 +85,49 @@ def traffic_of(preset: str) -> dict[str, Any]:
     if name in PRESETS and not colon:
         return dict(PRESETS[name])
     raise UserError(f"'{preset}' is no preset", where="--preset", expected=FORMS)
+
+
+def requests_of_trace(traffic: Mapping[str, Any]) -> int | None:
+    """Return how many requests the trace of a load has; None where it has none, or has conversations."""
+    if traffic.get("trace") is None or traffic["trace_format"] == SHAREGPT:
+        return None
+    return len(read_trace(Path(str(traffic["trace"])), str(traffic["trace_format"])).requests)
+
+
+def own_pace(
+    traffic: Mapping[str, Any], *, requests: int | None, most: int, within_s: float | None
+) -> dict[str, Any]:
+    """Return how many requests of a trace to send, and the rate at which they come at the trace's own instants.
+
+    Args:
+        traffic: Parameters of a preset that is a trace.
+        requests: How many; None for all of them, or ``most``.
+        most: How many where nobody says.
+        within_s: Those that came within this time of the first, in seconds; None for no such limit.
+
+    Raises:
+        UserError: The trace cannot be read, has fewer requests, or all of these came at one instant.
+    """
+    trace = read_trace(Path(str(traffic["trace"])), str(traffic["trace_format"]))
+    came = trace.requests
+    number = requests or min(len(came), most)
+    if within_s is not None:
+        number = sum(r.at_s <= within_s for r in came)
+    if number > len(came):
+        raise UserError(
+            f"the trace has {number_of(len(came), 'request')} that can be sent",
+            where=f"--requests={number}",
+            fix=f"--requests={len(came)}",
+        )
+    last_s = came[number - 1].at_s
+    if last_s == 0.0:
+        raise UserError(
+            f"the first {number_of(number, 'request')} of the trace came at one instant: they have no pace of "
+            "their own",
+            where=str(traffic["trace"]),
+            fix="--arrivals at-once, --rate, --concurrency, or more --requests",
+        )
+    return {"requests": number, "rate_per_s": number / last_s}
 
 
 def _file(text: str, preset: str) -> Path:

@@ -100,6 +100,18 @@ void Queue::wait_for(std::shared_ptr<Mark> mark) {
   }
 }
 
+void Queue::start() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  begin();
+}
+
+void Queue::begin() {
+  if (!started_) {
+    started_ = true;
+    std::thread([this] { run(); }).detach();
+  }
+}
+
 bool Queue::idle() {
   std::lock_guard<std::mutex> lock(mutex_);
   return waiting_.empty() && !running_;
@@ -107,10 +119,7 @@ bool Queue::idle() {
 
 void Queue::append(Work work) {
   std::unique_lock<std::mutex> lock(mutex_);
-  if (!started_) {
-    started_ = true;
-    std::thread([this] { run(); }).detach();
-  }
+  begin();
   while (waiting_.size() >= kDepth) {
     lock.unlock();
     {
@@ -161,10 +170,15 @@ Queue& queue(int device, int64_t stream) {
 }
 
 int64_t new_stream(int device) {
-  std::lock_guard<std::mutex> lock(queues().mutex);
-  auto& last = queues().last_stream[device];
-  last = last % kStreams + 1;
-  return last;
+  int64_t number;
+  {
+    std::lock_guard<std::mutex> lock(queues().mutex);
+    auto& last = queues().last_stream[device];
+    last = last % kStreams + 1;
+    number = last;
+  }
+  queue(device, number).start();
+  return number;
 }
 
 void finish(Queue& queue) {

@@ -40,10 +40,14 @@ class Queue {
   std::shared_ptr<Mark> mark();
   // Makes what follows in this queue wait for a mark.
   void wait_for(std::shared_ptr<Mark> mark);
+  // Makes its thread, as a device makes its queues with their streams: no thread begins with the first call that uses one.
+  void start();
   bool idle();
 
  private:
   void append(Work work);
+  // Does so once; the lock is held.
+  void begin();
   void run();
 
   std::mutex mutex_;
@@ -59,7 +63,7 @@ int device_count();
 // Returns the queue of a stream, which starts with the first work that it gets.
 Queue& queue(int device, int64_t stream);
 
-// Returns the number of a stream that nobody else has been given, until kStreams are out; then they are shared.
+// Makes a stream that nobody else has been given, until kStreams are out, and returns its number; then they are shared.
 int64_t new_stream(int device);
 
 // Waits until a queue, or all queues of a device, have done what was submitted. Throws what went wrong in them.

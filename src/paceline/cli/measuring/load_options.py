@@ -15,14 +15,24 @@ from paceline.base.errors import UserError
 from paceline.base.techniques.technique import valid_name
 from paceline.base.units import parse_duration
 from paceline.cli.options import together
-from paceline.families.serving.core.planning.points import wrong_places
+from paceline.families.serving.core.planning.points import calls_of_a_place, wrong_places
 from paceline.families.serving.core.workloads.text_tokens import tokenizer_folder
 from paceline.workflows.load import KEYS, Asked
-from paceline.workflows.load_presets import FORMS, objectives, parse_sweep, traffic_of
+from paceline.workflows.load_presets import (
+    FORMS,
+    objectives,
+    own_pace,
+    parse_sweep,
+    requests_of_trace,
+    traffic_of,
+)
 
 CONCURRENCY = 4
 REQUESTS = 100
 PROBE_REQUESTS = 200
+TIMES_A_PLACE = 10
+"""How often each place is taken where somebody says how many places, and nobody how many calls: the first and last
+time, while the loop fills and empties, are few of them."""
 FIRST_RATE = 4.0
 """Calls a second that a search begins with, where nobody says."""
 
@@ -79,21 +89,27 @@ load_options = together(
         default=None,
         help=f"A closed loop: so many calls at a time. [default: {CONCURRENCY}]",
     ),
-    click.option("--rate", type=float, default=None, help="An open loop: calls (or sessions) a second."),
+    click.option(
+        "--rate",
+        type=float,
+        default=None,
+        help="An open loop: calls (or sessions) a second. [default: of a trace its own]",
+    ),
     click.option(
         "--arrivals",
         type=click.Choice(["poisson", "constant", "gamma", "at-once", "trace"]),
         default=None,
-        help="Of an open loop; default: poisson, and of a trace its own pattern.",
+        help="Of an open loop; default: poisson, and of a trace its own instants.",
     ),
     click.option(
-        "--duration", default=None, metavar="DURATION", help="Of an open loop, in place of --requests."
+        "--duration", default=None, metavar="DURATION", help="Of an open loop or a trace, not --requests."
     ),
     click.option(
         "--requests",
         type=click.IntRange(1),
         default=None,
-        help=f"Calls of a launch. [default: {REQUESTS}]",
+        help=f"Calls of a launch. [default: {REQUESTS}, {TIMES_A_PLACE} for each of --concurrency if that is more, "
+        "and no more than a trace has]",
     ),
     click.option("--preset", default="random:512/128", show_default=True, help=f"{FORMS}."),
 )
@@ -176,7 +192,11 @@ def traffic_and_sweep(options: dict[str, Any]) -> tuple[dict[str, Any], tuple[st
     traffic = traffic_of(options["preset"])
     swept = parse_sweep(sweep) if sweep else None
     opened = options["rate"] is not None or searching or (swept is not None and swept[0] == "rate_per_s")
-    if opened or options["arrivals"] == "at-once":
+    paced = traffic.get("arrivals") == "trace" and not chosen and not searching
+    if paced and options["arrivals"] != "at-once":
+        traffic |= _own_pace(options, traffic)
+        traffic["arrivals"] = options["arrivals"] or "trace"
+    elif opened or options["arrivals"] == "at-once":
         traffic["arrivals"] = options["arrivals"] or traffic.get("arrivals", "poisson")
         if options["rate"] is not None or searching:
             traffic["rate_per_s"] = options["rate"] if options["rate"] is not None else FIRST_RATE
@@ -192,7 +212,8 @@ def traffic_and_sweep(options: dict[str, Any]) -> tuple[dict[str, Any], tuple[st
         traffic["arrivals"] = "closed"
         if swept is None:
             traffic["concurrency"] = options["concurrency"] or CONCURRENCY
-    traffic["requests"] = _requests(options, traffic, searching)
+    if "requests" not in traffic:
+        traffic["requests"] = _requests(options, traffic, swept)
     traffic |= {"warm_up_calls": options["warm_up"], "client_processes": options["client_processes"]}
     _check_places(traffic, swept)
     traffic |= objectives(options["slo"])
@@ -216,22 +237,48 @@ def _check_places(traffic: dict[str, Any], swept: tuple[str, Sequence[Any]] | No
     Raises:
         UserError: There are fewer places than processes that share them, or fewer calls or sessions than places.
     """
-    places = swept[1] if swept and swept[0] == "concurrency" else [traffic.get("concurrency")]
+    places = _places(swept) or [traffic.get("concurrency")]
     for name, wrong, expected in (w for n in places for w in wrong_places({**traffic, "concurrency": n})):
         raise UserError(wrong, where=f"--{name.replace('_', '-')}", expected=expected)
 
 
-def _requests(options: dict[str, Any], traffic: dict[str, Any], searching: bool) -> int:
+def _places(swept: tuple[str, Sequence[Any]] | None) -> Sequence[Any]:
+    """Return the places of closed loops that are swept."""
+    return swept[1] if swept is not None and swept[0] == "concurrency" else ()
+
+
+def _own_pace(options: dict[str, Any], traffic: dict[str, Any]) -> dict[str, Any]:
+    """Return requests and rate of a trace that is sent at its own instants."""
+    within_s = None if options["duration"] is None else _duration_s(options["duration"])
+    if within_s is not None and options["requests"] is not None:
+        raise UserError("a duration and a number of calls", where="--duration", expected="one of them")
+    return own_pace(traffic, requests=options["requests"], most=REQUESTS, within_s=within_s)
+
+
+def _duration_s(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UserError(str(error), where="--duration", expected="60s or 5min") from None
+
+
+def _requests(
+    options: dict[str, Any], traffic: dict[str, Any], swept: tuple[str, Sequence[Any]] | None
+) -> int:
+    searching = options["until_saturated"]
+    if options["requests"] is not None and options["duration"] is None:
+        return int(options["requests"])
     if options["duration"] is None:
-        return int(options["requests"] or (PROBE_REQUESTS if searching else REQUESTS))
+        most = max(map(int, (options["concurrency"] or 0, *_places(swept))))
+        usual = max(
+            PROBE_REQUESTS if searching else REQUESTS, most * calls_of_a_place(traffic) * TIMES_A_PLACE
+        )
+        return min(usual, requests_of_trace(traffic) or usual)
     if options["requests"] is not None or "rate_per_s" not in traffic or searching:
         raise UserError(
             "a duration is of an open loop", where="--duration", expected="--rate with it, and no --requests"
         )
-    try:
-        return int(max(round(parse_duration(options["duration"]) * traffic["rate_per_s"]), 1))
-    except ValueError as error:
-        raise UserError(str(error), where="--duration", expected="60s or 5min") from None
+    return int(max(round(_duration_s(options["duration"]) * traffic["rate_per_s"]), 1))
 
 
 def asked_of(number: int, url: str, count: int, options: dict[str, Any]) -> Asked:

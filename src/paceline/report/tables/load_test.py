@@ -101,7 +101,8 @@ def _title(point: Point) -> str:
     elif params["arrivals"] == "at-once":
         how = "all at once"
     else:
-        how = f"{params['arrivals']}, {float(str(params['rate_per_s'])):g}/s"
+        arrivals = {"trace": "the trace's instants"}.get(str(params["arrivals"]), params["arrivals"])
+        how = f"{arrivals}, {float(str(params['rate_per_s'])):.4g}/s"
     what = WORKLOADS.get(str(params["workload"]), f"trace ({params['trace_format']})")
     return f"{what}: {how}, {number_of(params['requests'], 'call')} a launch"
 

@@ -61,9 +61,7 @@ def wrong_places(params: Params) -> list[tuple[str, str, str]]:
     if params["arrivals"] != CLOSED:
         return []
     places, processes = count_of(params, "concurrency"), count_of(params, "client_processes")
-    requests = count_of(params, "requests")
-    # a file's sessions have as many calls as they have
-    together = 1 if params["workload"] == TRACED else calls_together(params)
+    requests, together = count_of(params, "requests"), calls_of_a_place(params)
     loop = f"{number_of(places, 'place')} of a closed loop"
     wrong = []
     if processes > places:
@@ -74,6 +72,12 @@ def wrong_places(params: Params) -> list[tuple[str, str, str]]:
         what = f"{number_of(requests, 'call')} cannot take {loop}{each}"
         wrong.append(("requests", what, f"{places * together} or more, better ten times as many"))
     return wrong
+
+
+def calls_of_a_place(params: Params) -> int:
+    """Return how many calls the place of a closed loop makes before it is free again."""
+    # a file's sessions have as many calls as they have
+    return 1 if params["workload"] == TRACED else calls_together(params)
 
 
 def check_arrivals_in_virtual_time(params: Params) -> list[str]:
