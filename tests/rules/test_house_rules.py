@@ -28,6 +28,8 @@ LARGER_FOLDERS = {
     "families/training/api": 25,  # techniques of users import its modules by their paths
 }
 """Folders with more modules than that, and how many: a number may fall here and never rise."""
+BEGUN = re.compile(r'(?:#.*\n)*r?"""\s*[^"\s]')
+"""How a module begins that says what it is."""
 VAGUE = {"utils", "util", "helpers", "helper", "misc", "common"}
 
 
@@ -106,8 +108,19 @@ def test_lines_are_counted_without_signature_and_docstring() -> None:
 
 
 def test_every_module_begins_with_what_it_is() -> None:
-    begun = re.compile(r'(?:#.*\n)*r?"""\s*\S')
-    assert [str(p) for p in (*ENGINE, *BASELINES) if not begun.match(p.read_text())] == []
+    assert [str(p) for p in (*ENGINE, *BASELINES) if not BEGUN.match(p.read_text())] == []
+
+
+@pytest.mark.parametrize("text", ['"""Says it."""\n', '# a licence\nr"""\nSays it.\n"""\n'])
+def test_a_module_may_say_what_it_is_behind_comments(text: str) -> None:
+    assert BEGUN.match(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", '""""""\n', '"""   """\n', '"""\n\n"""\n', '# says it\nimport ast\n"""late"""\n']
+)
+def test_a_module_that_says_nothing_is_found(text: str) -> None:
+    assert not BEGUN.match(text)
 
 
 def test_modules_are_named_by_a_noun_and_not_by_their_place() -> None:

@@ -40,7 +40,7 @@ class Queue {
   std::shared_ptr<Mark> mark();
   // Makes what follows in this queue wait for a mark.
   void wait_for(std::shared_ptr<Mark> mark);
-  // Makes its thread, as a device makes its queues with their streams: no thread begins with the first call that uses one.
+  // Makes its thread, as a device makes its queues with their streams: no thread begins with the first call in one.
   void start();
   bool idle();
 
@@ -60,7 +60,7 @@ class Queue {
 // The number of devices, which the environment says.
 int device_count();
 
-// Returns the queue of a stream, which starts with the first work that it gets.
+// Returns the queue of a stream. That of a default stream, which nobody makes, starts with the first work in it.
 Queue& queue(int device, int64_t stream);
 
 // Makes a stream that nobody else has been given, until kStreams are out, and returns its number; then they are shared.
