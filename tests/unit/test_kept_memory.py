@@ -1,18 +1,21 @@
-"""A process that keeps what it frees pays for the pages of its temporaries once."""
+"""Pages of temporaries are paid for once where what is freed is kept; holes of the heap hide no call's need."""
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 
 import pytest
 
+from paceline.worker.machine import memory
+
 CODE = """
 import resource, sys
 import torch
-from paceline.worker.machine.memory import find_malloc_trim, keep_freed_memory
+from paceline.worker.machine.memory import FreeBlocks, keep_freed_memory
 
-trim = find_malloc_trim()
+free = FreeBlocks()
 
 
 def faults(call):
@@ -32,7 +35,7 @@ for keeps in (False, True):
         sys.exit("no glibc")
     for _ in range(3):
         temporaries()
-    print(faults(temporaries), (trim(0), faults(temporaries))[1])
+    print(faults(temporaries), (free.take(), faults(temporaries))[1])
 """
 
 
@@ -49,3 +52,102 @@ def test_pages_of_temporaries_are_paid_for_once_and_shown_after_a_trim() -> None
     assert kept < as_usual / 5
     # what a call needs can still be measured: memory that was given back is paid for again
     assert after_trim > kept + 20
+
+
+HOLES = """
+import sys
+import torch
+from paceline.worker.machine.memory import FreeBlocks, keep_freed_memory, peak_bytes, reset_peak
+
+if not keep_freed_memory():
+    sys.exit("no glibc")
+torch.set_num_threads(1)
+MIB = 1 << 18  # numbers of four bytes
+BETWEEN = [torch.empty(100) for _ in range(50)]
+
+
+def call():
+    # holds 6 MiB at its peak: a hole of 5 MiB has room for the first alone
+    first = torch.zeros(4 * MIB)
+    second = torch.zeros(2 * MIB)
+    return first[0] + second[0]
+
+
+def carving():
+    # holds 2 MiB at its peak, unless a small result lies in what the large one before it left
+    small = []
+    for size in (25, 300, 60, 5000, 90):
+        large = torch.zeros(2 * MIB)
+        small.append(large[:size] + 1)
+        del large
+    return small
+
+
+def needed(free, call=call):
+    if free is not None:
+        print("taken", free.take())
+    assert reset_peak()
+    before = peak_bytes()
+    call()
+    return (peak_bytes() - before) / 2**20
+
+
+call()
+holes, kept = [], []
+for _ in range(8):
+    holes.append(torch.ones(5 * MIB))
+    kept.append(torch.ones(20_000))
+del holes
+print("with holes", needed(None))
+free = FreeBlocks()
+for _ in range(3):
+    print("without", needed(free))
+carving()
+for _ in range(3):
+    print("beside small ones", needed(free, carving))
+free.end()
+print("given back", free.take() > 0)
+"""
+
+
+@pytest.mark.full  # it counts the kernel's pages
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc only")
+def test_what_a_call_needs_is_told_whatever_holes_the_heap_has() -> None:
+    done = subprocess.run([sys.executable, "-c", HOLES], capture_output=True, text=True, check=False)
+    if "no glibc" in done.stderr:
+        pytest.skip("no glibc")
+    assert done.returncode == 0, done.stderr
+    told = [line.rsplit(maxsplit=1) for line in done.stdout.splitlines()]
+    # pages of the holes are there already, so that the call seems to need next to nothing
+    assert [float(value) < 1 for label, value in told if label == "with holes"] == [True]
+    assert [int(value) >= 8 for label, value in told if label == "taken"][:3] == [True] * 3
+    assert [float(value) for label, value in told if label == "without"] == pytest.approx([6.0] * 3, abs=0.3)
+    small = [float(value) for label, value in told if label == "beside small ones"]
+    assert small == pytest.approx([2.0] * 3, abs=0.3)
+    assert told[-1] == ["given back", "True"]
+
+
+def test_an_allocator_of_somebody_else_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = ctypes.create_string_buffer(1 << 18)
+
+    class Function:
+        """Of a library; it lets its types be said."""
+
+        def __call__(self, *_: int) -> int:
+            return ctypes.addressof(room)
+
+    class Other:
+        """A process in which blocks come from another allocator, though glibc is there."""
+
+        malloc, free = Function(), Function()
+        gnu_get_libc_version = malloc_trim = Function()
+
+        def mallopt(self, *_: int) -> int:
+            raise AssertionError("the options of an allocator that is not used were set")
+
+    real = ctypes.CDLL
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: Other() if name is None else real(name))
+    free_blocks = memory.FreeBlocks()
+    assert free_blocks.take() == 0
+    free_blocks.end()
+    assert not memory.keep_freed_memory()

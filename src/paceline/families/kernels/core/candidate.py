@@ -36,7 +36,8 @@ from paceline.worker.timing.interleaved import Series, median
 
 _perf_ns = time.perf_counter_ns
 
-MEMORY_CALLS = 2
+MEMORY_CALLS = 4
+"""Of which the least counts: where blocks lie in the heap can make a call need more, and never less."""
 CLOCK_REPEATS, CLOCK_PASSES = 4, 8
 """Passes that are made again when clocks disagree."""
 HOST_PASSES = 5

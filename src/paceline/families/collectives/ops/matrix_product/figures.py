@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from paceline.families.collectives.core.candidate import Candidate
-from paceline.worker.machine.memory import find_malloc_trim, peak_bytes, reset_peak
+from paceline.worker.machine.memory import FreeBlocks, peak_bytes, reset_peak
 from paceline.worker.ranks.session import Session
 
-_malloc_trim = find_malloc_trim()
 HELD_CALLS = 3
 
 
@@ -24,13 +23,14 @@ def held_bytes(session: Session, candidate: Candidate) -> dict[str, Any]:
 def _held(session: Session, candidate: Candidate) -> float | None:
     """Return the bytes of a call's buffers and of what it needs beside them, on the rank that needs most.
 
-    What a rank needs is the least growth of its peak resident set over a few calls, the heap trimmed before each: the
-    buffers were touched before, so that only further memory shows.
+    What a rank needs is the least growth of its peak resident set over a few calls, without a free block in the heap
+    before each: the buffers were touched before, so that only further memory shows.
     """
     grown: list[float] = []
+    free_blocks = FreeBlocks()
     for _ in range(HELD_CALLS):
         session.control.barrier()
-        _malloc_trim(0)
+        free_blocks.take()
         if not reset_peak():
             break
         before = peak_bytes()
@@ -38,6 +38,7 @@ def _held(session: Session, candidate: Candidate) -> float | None:
         after = peak_bytes()
         if before is not None and after is not None:
             grown.append(float(after - before))
+    free_blocks.end()
     everyone = session.control.gather([[min(grown) if grown else -1.0]])
     if min(r[0][0] for r in everyone) < 0:
         return None

@@ -11,7 +11,8 @@ HELD_BYTES = Metric(
     better="lower",
     doc="Buffers of a call and what it needs beside them, on the rank that needs most.",
     contract={
-        "read": "least growth of the peak resident set (VmHWM) in three calls on a trimmed heap, plus the buffers",
+        "read": "least growth of the peak resident set (VmHWM) in three calls, on a heap without free blocks of 64 KiB "
+        "and more, plus the buffers",
         "across ranks": "maximum",
     },
     statistic="max",

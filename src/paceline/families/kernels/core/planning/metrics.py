@@ -124,7 +124,8 @@ METRICS: tuple[Metric, ...] = (
         better="lower",
         doc="Memory that one call needs beside its inputs and outputs, at its peak.",
         contract={
-            "cpu": "growth of the peak resident set (VmHWM) in one call on a trimmed heap, read from another process",
+            "cpu": "least growth of the peak resident set (VmHWM) in four calls, on a heap without free blocks of 64 "
+            "KiB and more, read from another process",
             "accelerator": "peak of torch's allocator during one call minus what was allocated before",
         },
         statistic="max",

@@ -38,7 +38,7 @@ from paceline.families.kernels.core.timing_process.tasks import has_children, nu
 from paceline.families.kernels.core.timing_process.working_set import WorkingSet, drawn_anew
 from paceline.worker.channel import Channel, ChannelClosedError, close_all
 from paceline.worker.fences.guard import ContractBreachError, Guard
-from paceline.worker.machine.memory import find_malloc_trim, keep_freed_memory
+from paceline.worker.machine.memory import FreeBlocks, keep_freed_memory
 from paceline.worker.ranks.loading import load
 from paceline.worker.ranks.session import CaseError, UnsupportedError
 
@@ -133,7 +133,7 @@ class TimedTechnique:
         self._launch_ns = 0
         """What the host needed for a call when it was slowest; 0 before the first timed one."""
         self._cycles_told = self._cycles_seen = passes.cycles_per_ns(self.device)
-        self._malloc_trim = find_malloc_trim()
+        self._free_blocks = FreeBlocks()
         if self.device.type == "cpu":
             keep_freed_memory()
         self.graphs = graph_replay.Graphs(torch.cuda) if self.device.type == "cuda" else None
@@ -430,10 +430,10 @@ class TimedTechnique:
         return {"ok": True, "changed_input": changed}
 
     def do_trim(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Give free memory back to the system, so that the next call's need shows; tell what the instance keeps."""
+        """Make the next call's need show: free memory goes back to the system; tell what the instance keeps."""
         kept_bytes = self._kept_bytes()
         if self.device.type == "cpu":
-            self._malloc_trim(0)
+            self._free_blocks.take()
         else:
             torch.accelerator.reset_peak_memory_stats()
         return {"ok": True, "kept_bytes": kept_bytes}
