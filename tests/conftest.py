@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import audit_hooks
 import paceline_commands
 import pytest
 import seeds
@@ -27,6 +28,13 @@ Mount = Callable[[Path, str], AbstractContextManager[Path]]
 
 MUST_RUN = frozenset(filter(None, os.environ.get("PACELINE_MUST_RUN", "").split(",")))
 """Markers whose tests fail instead of being skipped; ``all``: every test but those that need an accelerator."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_audit_hook() -> Iterator[None]:
+    """Let the guards of all tests hear audit events by one hook, and no longer than they live."""
+    with audit_hooks.one_for_all():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

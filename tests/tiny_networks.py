@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 WORDS = (
     *("the", "a", "of", "is", "one", "two", "three", "four", "five", "six"),
@@ -29,6 +27,16 @@ def make(
 
     Unless it ``ends``, no token ends what it writes.
     """
+    # Here, since it takes four seconds, and every process that collects tests imports this module.
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import (
+        GPT2Config,
+        GPT2LMHeadModel,
+        LlamaConfig,
+        LlamaForCausalLM,
+        PreTrainedTokenizerFast,
+    )
+
     vocabulary = {word: place for place, word in enumerate((*SPECIAL, *WORDS))}
     core = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

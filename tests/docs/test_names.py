@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from shipped_suites import shipped
 
 from paceline.base import aliases
 from paceline.base.families.family import family_names, load_family
 from paceline.cli.reference import command_line
 from paceline.spec import content
-from paceline.spec.suites.suite_file import load_suite
 
 ROOT = Path(__file__).resolve().parents[2]
 READ = [
@@ -143,7 +143,7 @@ def test_metrics_and_parameters_are_explained_by_the_names_of_today(family: str)
 
 @pytest.mark.parametrize("name", sorted(content.suite_files()))
 def test_a_shipped_suite_is_written_in_the_names_of_today(name: str) -> None:
-    assert load_suite(content.suite_files()[name]).located.notes == ()
+    assert shipped(name).located.notes == ()
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ EXPECTED = {
 def copied(folder: Path) -> Path:
     """Copy what chooses suites, with a module of tests of every kind in two folders."""
     for name in (
-        *("conftest.py", "figures.py", "paceline_commands.py", "seeds.py"),
+        *("audit_hooks.py", "conftest.py", "figures.py", "paceline_commands.py", "seeds.py"),
         *("three_suites.py", "under_way.py"),
     ):
         (folder / name).write_text((TESTS / name).read_text())

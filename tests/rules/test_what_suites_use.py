@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
+from shipped_suites import all_shipped
 
 from paceline.base import aliases
 from paceline.base.families.family import Family, family_names, load_family
@@ -53,7 +54,7 @@ def keys_of(data: Any) -> Iterator[str]:
 @cache
 def shipped() -> list[tuple[Family, Mapping[str, Any]]]:
     """Return the shipped suites as mappings, with their families."""
-    loaded = (load_suite(path) for path in content.suite_files().values())
+    loaded = all_shipped().values()
     return [(suite.family, suite.model.model_dump(mode="json", by_alias=True)) for suite in loaded]
 
 

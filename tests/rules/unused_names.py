@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +105,20 @@ def _uses(paths: Iterable[Path]) -> dict[str, list[tuple[Path, int]]]:
     """Return where each name is read, called, imported, given as a keyword, or written in a short text."""
     found: dict[str, list[tuple[Path, int]]] = {}
     for path in paths:
-        for node in nodes_of(path.read_text(encoding="utf-8")):
-            if (names := _NAMES.get(type(node))) is not None:
-                for name in names(node):
-                    found.setdefault(name, []).append((path, getattr(node, "lineno", 0)))
+        for name, line in _names_in(path.read_text(encoding="utf-8")):
+            found.setdefault(name, []).append((path, line))
     return found
+
+
+@cache
+def _names_in(source: str) -> tuple[tuple[str, int], ...]:
+    """Return the names that a source uses, and where; of each once, though several checks ask for it."""
+    return tuple(
+        (name, getattr(node, "lineno", 0))
+        for node in nodes_of(source)
+        if (names := _NAMES.get(type(node))) is not None
+        for name in names(node)
+    )
 
 
 def _in_text(node: Any) -> Iterable[str]:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from package_copy import TOYS, PackageCopy
 from representatives import first_of_each
+from shipped_suites import shipped
 
 from paceline.base.families.contracts import contract_id, known_contract_ids
 from paceline.base.families.family import Metric, family_names, load_family
@@ -28,7 +29,6 @@ from paceline.spec import content
 from paceline.spec.plans.plan import Selection, case_id, make_plan
 from paceline.spec.profiles.profile import load_runner
 from paceline.spec.suites.suite import Suite
-from paceline.spec.suites.suite_file import load_suite
 
 IDS = {
     "collectives/all-reduce": "efd43567d5",
@@ -75,7 +75,7 @@ def ids_of(suite: Suite) -> str:
 
 def schedulers_with(change: Callable[[Metric], Metric], *more: Metric) -> Suite:
     """Return a suite of serving in whose operation the metrics are others."""
-    suite = load_suite(content.find_suite("serving/schedulers"))
+    suite = shipped("serving/schedulers")
     operation = suite.family.operations["serve"]
     changed = replace(operation, metrics=(*(change(m) for m in operation.metrics), *more))
     return replace(
@@ -85,7 +85,7 @@ def schedulers_with(change: Callable[[Metric], Metric], *more: Metric) -> Suite:
 
 @pytest.mark.parametrize("name", IDS)
 def test_cases_have_the_ids_of_the_first_version(name: str) -> None:
-    assert ids_of(load_suite(content.find_suite(name))) == IDS[name]
+    assert ids_of(shipped(name)) == IDS[name]
 
 
 def cases_in(path: Path) -> dict[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from shipped_suites import all_shipped
 
 from paceline.analysis.claims.results import evaluate
 from paceline.records.origin.provenance import suite_facts
@@ -14,9 +15,8 @@ from paceline.spec.plans.plan import Plan, Selection, make_plan
 from paceline.spec.profiles.profile import load_runner
 from paceline.spec.suites.grammar import Claim, Versus
 from paceline.spec.suites.suite import Suite
-from paceline.spec.suites.suite_file import load_suite
 
-SUITES = {name: load_suite(path) for name, path in content.suite_files().items()}
+SUITES = all_shipped()
 CLAIMS = {
     (name, claim.id): claim for name, suite in SUITES.items() for claim in suite.model.claims if claim.needs
 }

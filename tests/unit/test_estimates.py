@@ -16,6 +16,7 @@ import suite_text
 from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
+from shipped_suites import shipped
 
 from paceline.cli import application
 from paceline.cli.measuring.estimates import estimate_text
@@ -40,7 +41,7 @@ TIMES = ("low_s", "likely_s", "high_s", "most_s")
 
 @cache
 def suite(name: str) -> Suite:
-    return load_suite(content.suite_files()[name])
+    return shipped(name)
 
 
 @cache

@@ -28,7 +28,7 @@ def test_a_skip_fails_where_ci_must_run_the_test(
     text: str, must_run: str, code: int, workers: list[str], tmp_path: Path
 ) -> None:
     for name in (
-        *("conftest.py", "figures.py", "paceline_commands.py", "seeds.py"),
+        *("audit_hooks.py", "conftest.py", "figures.py", "paceline_commands.py", "seeds.py"),
         *("three_suites.py", "under_way.py"),
     ):
         shutil.copy(TESTS / name, tmp_path)

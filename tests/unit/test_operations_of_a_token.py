@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from shipped_suites import shipped
 
 from paceline.base.families.family import Params
 from paceline.families.datasheet_tables import Datasheet
@@ -18,7 +19,6 @@ from paceline.families.training.spec import FAMILY
 from paceline.spec import content
 from paceline.spec.plans.plan import Selection, make_plan
 from paceline.spec.profiles.profile import load_runner
-from paceline.spec.suites.suite_file import load_suite
 
 PEAK = 1e18
 TOKENS_PER_S = 1000.0
@@ -28,9 +28,9 @@ def a_point_of_each_operation() -> dict[str, Params]:
     """Return of every operation that has the metric a point of a shipped suite."""
     having = {o.name for o in FAMILY.operations.values() if any(m.name == "mfu" for m in o.metrics)}
     found: dict[str, Params] = {}
-    for name, path in content.suite_files().items():
+    for name in content.suite_files():
         if name.startswith("training/"):
-            plan = make_plan([load_suite(path)], load_runner(content.find_runner("local-cpu")), Selection())
+            plan = make_plan([shipped(name)], load_runner(content.find_runner("local-cpu")), Selection())
             for params in (block["params"] for block in plan.blocks):
                 found.setdefault(str(params["op"]), params)
     assert having <= set(found)

@@ -16,12 +16,12 @@ from figures import Figures
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from own_time import least_seconds, lines_of
+from shipped_suites import shipped
 
 from paceline.base.errors import UserError
 from paceline.spec import content
 from paceline.spec.plans.plan import Plan, Selection, canonical, make_plan
 from paceline.spec.profiles.profile import RunnerProfile, load_runner
-from paceline.spec.suites.suite_file import load_suite
 
 
 def runner(name: str = "local-cpu") -> RunnerProfile:
@@ -194,7 +194,7 @@ def test_a_selection_keeps_the_baseline_and_matching_points(tmp_path: Path) -> N
 
 
 def test_a_filter_reads_values_as_suites_and_tables_write_them() -> None:
-    suite = load_suite(content.find_suite("serving/speculation"))
+    suite = shipped("serving/speculation")
 
     def matching(*filters: tuple[str, str]) -> int:
         return len(make_plan([suite], runner(), Selection(tier="standard", filters=filters)).blocks)
@@ -278,5 +278,5 @@ def test_canonical_text_refuses_what_is_not_a_number() -> None:
     ("name", "modules"), [("tour/data-parallel", ["torch._dynamo"]), ("tour/all-reduce", [])]
 )
 def test_a_plan_says_what_its_fork_server_imports(name: str, modules: list[str]) -> None:
-    suite = load_suite(content.suite_files()[name])
+    suite = shipped(name)
     assert make_plan([suite], runner(), Selection()).data["preload"] == modules

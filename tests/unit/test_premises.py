@@ -11,6 +11,7 @@ import record_factory as factory
 import suite_text
 from click.testing import CliRunner
 from pydantic import ValidationError
+from shipped_suites import all_shipped
 from test_claims import claim, facts, paper, record
 
 from paceline.analysis.claims.headlines import ledger
@@ -345,8 +346,7 @@ def test_no_published_claim_is_refuted_without_a_premise_that_was_met() -> None:
 COMMANDS = sorted(
     {
         given.command
-        for path in content.suite_files().values()
-        for suite in [load_suite(path).model]
+        for suite in (one.model for one in all_shipped().values())
         for given in (*suite.premises.values(), *(p for c in suite.claims for p in c.premises))
         if isinstance(given, Premise) and given.command
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipped_suites import all_shipped, shipped
 
 from paceline.base.families.family import load_family
 from paceline.records.format import record_file
@@ -15,7 +16,6 @@ from paceline.records.store.folder import record_paths
 from paceline.spec import content
 from paceline.spec.suites.grammar import Tuning
 from paceline.spec.suites.suite import Suite
-from paceline.spec.suites.suite_file import load_suite
 from paceline.stats.estimates import Launches
 from paceline.stats.unpaired import compare_unpaired_difference
 
@@ -23,11 +23,7 @@ PUBLISHED = content.shipped_root() / "results" / "published"
 
 
 def tuned_suites() -> list[str]:
-    return [
-        name
-        for name, path in content.suite_files().items()
-        if isinstance(load_suite(path).model.tuning, Tuning)
-    ]
+    return [name for name, suite in all_shipped().items() if isinstance(suite.model.tuning, Tuning)]
 
 
 def lines_of(path: Path) -> Iterator[dict[str, Any]]:
@@ -36,7 +32,7 @@ def lines_of(path: Path) -> Iterator[dict[str, Any]]:
 
 def newest_run(suite: str) -> Path:
     """Return the newest published record of a suite's present version."""
-    version = load_suite(content.find_suite(suite)).model.version
+    version = shipped(suite).model.version
     for path in sorted(record_paths(PUBLISHED), reverse=True):
         run = next(lines_of(path))
         if any(s["suite"] == suite and s["version"] == version for s in run["suites"]):
@@ -75,7 +71,7 @@ def test_some_suites_are_tuned() -> None:
 
 @pytest.mark.parametrize("name", tuned_suites())
 def test_chosen_settings_are_the_best_of_the_published_trials(name: str) -> None:
-    suite = load_suite(content.find_suite(name))
+    suite = shipped(name)
     tuning = suite.model.tuning
     assert isinstance(tuning, Tuning)
     sign = 1 if load_family(suite.family.name).metric(tuning.metric).better == "lower" else -1
@@ -102,4 +98,4 @@ def test_the_learning_rate_is_the_least_that_cannot_be_told_from_the_best() -> N
     }
     least = min(rate for rate, low in told_apart.items() if low <= 0)
     for name in (*tuned_suites(), "training/tuning"):
-        assert load_suite(content.find_suite(name)).model.workload["learning_rate"] == least
+        assert shipped(name).model.workload["learning_rate"] == least

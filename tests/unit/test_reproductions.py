@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import record_factory as factory
+from shipped_suites import all_shipped
 from test_claims import WOBBLE, claim, facts, paper, record
 
 from paceline.analysis.claims.headlines import LedgerRow, ledger
@@ -16,9 +17,7 @@ from paceline.records.store.folder import RunRecord
 from paceline.report.claims.headlines import headline_cells, null_text
 from paceline.report.claims.premises import said_text
 from paceline.report.html import Cell, rows_grid
-from paceline.spec import content
 from paceline.spec.ledger.papers import Headline, load_papers
-from paceline.spec.suites.suite_file import load_suite
 from paceline.stats.estimates import Estimate
 
 SLOW = {"ratio_at_most": 1.05}
@@ -303,8 +302,8 @@ def test_a_headline_is_tested_or_says_why_not(given: dict[str, Any]) -> None:
 def shipped_claims() -> dict[str, dict[str, bool]]:
     """Return for each paper its claims in shipped suites, and whether each quotes it."""
     found: dict[str, dict[str, bool]] = {}
-    for path in content.suite_files().values():
-        for one in load_suite(path).model.claims:
+    for suite in all_shipped().values():
+        for one in suite.model.claims:
             if one.paper is not None:
                 own = found.setdefault(one.paper, {})
                 own[one.id] = own.get(one.id, False) or one.said is not None

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from paceline.baselines.training import demo, diloco, edit, flexdemo, one_bit_adam, qsdp, streaming_diloco
+from shipped_suites import shipped
 from training_task import make_comm, make_task, on_ranks
 
 from paceline.drivers.job import build_job
@@ -47,7 +48,6 @@ from paceline.families.training.spec import FAMILY
 from paceline.spec import content
 from paceline.spec.plans.plan import Selection, make_plan
 from paceline.spec.profiles.profile import load_runner
-from paceline.spec.suites.suite_file import load_suite
 from paceline.stats.estimates import launch_statistic
 from paceline.worker.ranks.session import CaseError, UnsupportedError
 
@@ -375,7 +375,7 @@ def test_an_illegal_point_is_named(changes: dict[str, Any], said: str | None) ->
 
 
 def test_a_job_holds_the_other_familys_techniques_that_one_builds_on(tmp_path: Path) -> None:
-    suite = load_suite(content.suite_files()["training/data-parallel"])
+    suite = shipped("training/data-parallel")
     selection = Selection(tier="quick", techniques=["one-bit-adam", "ddp"])
     plan = make_plan([suite], load_runner(content.find_runner("local-cpu")), selection)
     build_job(tmp_path / "job", plan, [suite], {"run_id": "x"})

@@ -32,6 +32,7 @@ REFUSED_EVENTS = (
     "mmap.__new__",
     "shutil.",
     "sys._current_frames",
+    "sys.addaudithook",
     "sys.setprofile",
     "sys.settrace",
     "gc.get_objects",
@@ -40,7 +41,7 @@ REFUSED_EVENTS = (
 )
 
 
-SPYING_EVENTS = ("gc.get_", "sys._current_frames", "socket.connect", "socket.bind")
+SPYING_EVENTS = ("gc.get_", "sys._current_frames", "sys.addaudithook", "socket.connect", "socket.bind")
 """Events that no compiler needs."""
 
 
