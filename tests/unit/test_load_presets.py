@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from paceline.base.errors import UserError
 from paceline.cli import application
@@ -135,7 +136,7 @@ def test_a_trace_that_nobody_paces_is_sent_at_its_own_instants(
     given = traced(tmp_path, 1000, 1500, 2500, 3000, 4000, 6000)
     found = own_pace(given, requests=requests, most=4, within_s=within_s)
     assert found == {"requests": number, "rate_per_s": rate}
-    assert requests_of_trace(given) == 6
+    assert (requests_of_trace(given, most=9), requests_of_trace(given, most=5)) == (6, 5)
 
 
 def test_a_trace_without_a_pace_and_one_that_is_too_short_are_refused(tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def test_a_trace_without_a_pace_and_one_that_is_too_short_are_refused(tmp_path: 
 
 
 def test_a_load_without_a_trace_has_no_requests_of_one() -> None:
-    assert requests_of_trace(traffic_of("chat")) is None
+    assert requests_of_trace(traffic_of("chat"), most=9) is None
 
 
 @pytest.mark.parametrize(
@@ -171,6 +172,53 @@ def test_options_pace_a_trace_or_leave_its_instants_aside(
     assert {
         k: workload[k] for k in ("arrivals", "requests", "rate_per_s", "concurrency") if k in workload
     } == said
+
+
+@pytest.fixture(scope="module")
+def conversations(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Return the options of a load of four exchanges in two conversations; a third one is too short."""
+    place = tmp_path_factory.mktemp("conversations")
+    core = Tokenizer(models.WordLevel({"<unk>": 0}, unk_token="<unk>"))
+    core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    core.save(str(place / "tokenizer.json"))
+    turns = [("human", "one two three four five"), ("gpt", "six seven eight nine ten")]
+    talks = [[*turns, *turns], [*turns, *turns], [("human", "hi"), ("gpt", "ho")]]
+    path = place / "talks.json"
+    path.write_text(
+        json.dumps([{"conversations": [{"from": who, "value": said} for who, said in t]} for t in talks])
+    )
+    return ["load", "mock:", "--preset", f"conversations:{path}", "--tokenizer", str(place), "--dry-run"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], (4, 4)),
+        (["--requests", "2"], (2, 2)),
+        (["--concurrency", "1"], (4, 1)),
+        (["--rate", "2"], (4, None)),
+    ],
+)
+def test_conversations_are_asked_as_far_as_they_go(
+    options: list[str], said: tuple[int, int | None], conversations: list[str]
+) -> None:
+    told = CliRunner().invoke(application, [*conversations, *options], catch_exceptions=False)
+    workload = yaml.safe_load(told.stdout[told.stdout.index("suite:") :])["workload"]
+    assert (workload["requests"], workload.get("concurrency")) == said
+
+
+def test_more_than_conversations_have_is_refused_with_what_they_have(conversations: list[str]) -> None:
+    told = CliRunner().invoke(application, [*conversations, "--requests", "5"])
+    assert "the file has 4 exchanges that can be asked for" in str(told.exception)
+    assert "--requests=4" in str(told.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "places"), [(["--requests", "1"], 1), (["--requests", "3"], 3), (["--requests", "9"], 4)]
+)
+def test_few_calls_take_fewer_places_than_many(options: list[str], places: int) -> None:
+    told = CliRunner().invoke(application, ["load", "mock:", "--dry-run", *options], catch_exceptions=False)
+    assert yaml.safe_load(told.stdout[told.stdout.index("suite:") :])["workload"]["concurrency"] == places
 
 
 def test_a_duration_and_a_number_of_a_traces_requests_contradict_each_other(tmp_path: Path) -> None:

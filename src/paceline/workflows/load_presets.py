@@ -12,7 +12,10 @@ from paceline.base.account import with_home
 from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.units import parse_duration
+from paceline.families.serving.core.workloads.conversation_choice import choose
+from paceline.families.serving.core.workloads.conversations import read_conversations
 from paceline.families.serving.core.workloads.text_files import read_packed_text
+from paceline.families.serving.core.workloads.text_tokens import load_tokenizer
 from paceline.families.serving.core.workloads.traces import (
     AZURE,
     BAILIAN,
@@ -87,11 +90,23 @@ def traffic_of(preset: str) -> dict[str, Any]:
     raise UserError(f"'{preset}' is no preset", where="--preset", expected=FORMS)
 
 
-def requests_of_trace(traffic: Mapping[str, Any]) -> int | None:
-    """Return how many requests the trace of a load has; None where it has none, or has conversations."""
-    if traffic.get("trace") is None or traffic["trace_format"] == SHAREGPT:
+def requests_of_trace(traffic: Mapping[str, Any], *, most: int) -> int | None:
+    """Return how many requests the trace of a load has, ``most`` at the most; None where it has no trace.
+
+    Raises:
+        UserError: It cannot be read, or none of its conversations can be asked for.
+    """
+    if traffic.get("trace") is None:
         return None
-    return len(read_trace(Path(str(traffic["trace"])), str(traffic["trace_format"])).requests)
+    if traffic["trace_format"] == SHAREGPT:
+        return _exchanges(traffic, most)
+    return min(most, len(read_trace(Path(str(traffic["trace"])), str(traffic["trace_format"])).requests))
+
+
+def _exchanges(traffic: Mapping[str, Any], most: int) -> int:
+    file = read_conversations(Path(str(traffic["trace"])))
+    tokenizer = load_tokenizer(Path(str(traffic["tokenizer"])))
+    return int(choose(file, tokenizer, requests=most, whole=True, fewer=True).facts["requests"])
 
 
 def own_pace(

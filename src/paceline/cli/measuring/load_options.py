@@ -189,7 +189,7 @@ def traffic_and_sweep(options: dict[str, Any]) -> tuple[dict[str, Any], tuple[st
     if len(chosen) > 1 or (searching and {"--concurrency", "--sweep"} & set(chosen)):
         both = [*chosen, *(["--until-saturated"] if searching else [])]
         raise UserError(f"{' and '.join(both)} contradict each other", expected="one of them")
-    traffic = traffic_of(options["preset"])
+    traffic = _traffic_of(options)
     swept = parse_sweep(sweep) if sweep else None
     opened = options["rate"] is not None or searching or (swept is not None and swept[0] == "rate_per_s")
     paced = traffic.get("arrivals") == "trace" and not chosen and not searching
@@ -215,10 +215,19 @@ def traffic_and_sweep(options: dict[str, Any]) -> tuple[dict[str, Any], tuple[st
     if "requests" not in traffic:
         traffic["requests"] = _requests(options, traffic, swept)
     traffic |= {"warm_up_calls": options["warm_up"], "client_processes": options["client_processes"]}
+    if traffic.get("concurrency") and options["concurrency"] is None:
+        # Nobody asked for so many places: a few calls take fewer.
+        while traffic["concurrency"] > 1 and list(wrong_places(traffic)):
+            traffic["concurrency"] -= 1
     _check_places(traffic, swept)
     traffic |= objectives(options["slo"])
     traffic |= {"until_saturated": True} if searching else {}
     traffic |= {"real_time": False} if options["no_real_time"] else {}
+    return traffic, swept
+
+
+def _traffic_of(options: dict[str, Any]) -> dict[str, Any]:
+    traffic = traffic_of(options["preset"])
     if str(traffic.get("trace_format")) == "sharegpt":
         if not options["tokenizer"]:
             raise UserError(
@@ -228,7 +237,7 @@ def traffic_and_sweep(options: dict[str, Any]) -> tuple[dict[str, Any], tuple[st
                 fix="--tokenizer=FOLDER of the model, its tokenizer.json, or its name on the hub",
             )
         traffic["tokenizer"] = str(tokenizer_folder(options["tokenizer"][0]))
-    return traffic, swept
+    return traffic
 
 
 def _check_places(traffic: dict[str, Any], swept: tuple[str, Sequence[Any]] | None) -> None:
@@ -267,18 +276,30 @@ def _requests(
 ) -> int:
     searching = options["until_saturated"]
     if options["requests"] is not None and options["duration"] is None:
-        return int(options["requests"])
+        return _known(traffic, int(options["requests"]))
     if options["duration"] is None:
         most = max(map(int, (options["concurrency"] or 0, *_places(swept))))
         usual = max(
             PROBE_REQUESTS if searching else REQUESTS, most * calls_of_a_place(traffic) * TIMES_A_PLACE
         )
-        return min(usual, requests_of_trace(traffic) or usual)
+        return requests_of_trace(traffic, most=usual) or usual
     if options["requests"] is not None or "rate_per_s" not in traffic or searching:
         raise UserError(
             "a duration is of an open loop", where="--duration", expected="--rate with it, and no --requests"
         )
     return int(max(round(_duration_s(options["duration"]) * traffic["rate_per_s"]), 1))
+
+
+def _known(traffic: dict[str, Any], requests: int) -> int:
+    """Return the number of calls that somebody says, if conversations have so many."""
+    known = requests_of_trace(traffic, most=requests) if traffic.get("trace_format") == "sharegpt" else None
+    if known is not None and known < requests:
+        raise UserError(
+            f"the file has {number_of(known, 'exchange')} that can be asked for",
+            where=f"--requests={requests}",
+            fix=f"--requests={known}",
+        )
+    return requests
 
 
 def asked_of(number: int, url: str, count: int, options: dict[str, Any]) -> Asked:

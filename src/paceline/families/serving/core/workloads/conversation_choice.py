@@ -93,6 +93,7 @@ def choose(
     whole: bool = False,
     limits: LengthLimits | None = None,
     seed: int = 0,
+    fewer: bool = False,
 ) -> Choice:
     """Choose the exchanges of a run.
 
@@ -104,6 +105,7 @@ def choose(
             the first turn that breaks a limit or comes out of turn.
         limits: On lengths.
         seed: Of the order in which conversations are looked at.
+        fewer: Whether fewer will do, but not none.
 
     Raises:
         UserError: The file has too few.
@@ -151,7 +153,7 @@ def choose(
         "limits": asdict(limits),
         "tokenizer": tokenizer.facts(),
     }
-    if taken < requests:
+    if taken < requests and not (fewer and taken):
         raise _too_few(taken, requests, facts["dropped"])
     return Choice(sessions=tuple(sessions), facts=facts)
 
