@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,8 +123,7 @@ def serving(
     answer: Callable[[str, int], Answer], *, delay_s: float = 0.0, closes: bool = False
 ) -> Iterator[Server]:
     """Serve: the path and the number of the request give the answer, which comes after a delay."""
-    told, ready = Server(), threading.Event()
-    loop = asyncio.new_event_loop()
+    told = Server()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         told.connections += 1
@@ -147,22 +146,44 @@ def serving(
             pass
         writer.close()
 
-    async def begin() -> None:
+    with served(talk, told):
+        yield told
+
+
+@contextmanager
+def served(
+    talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[None, None, None]], told: Server
+) -> Iterator[None]:
+    """Let a server talk in a thread of its own, and end what it still waits for."""
+    loop, ready = asyncio.new_event_loop(), threading.Event()
+
+    async def serve() -> None:
         server = await asyncio.start_server(talk, "127.0.0.1", 0)
         told.port = server.sockets[0].getsockname()[1]
         ready.set()
+        with suppress(asyncio.CancelledError):
+            await server.serve_forever()
+
+    async def end_others() -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     def run() -> None:
-        loop.run_until_complete(begin())
-        loop.run_forever()
+        running.append(loop.create_task(serve()))
+        loop.run_until_complete(running[0])
+        loop.run_until_complete(end_others())
+        loop.close()
 
+    running: list[asyncio.Task[None]] = []
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     assert ready.wait(60)
     try:
-        yield told
+        yield
     finally:
-        loop.call_soon_threadsafe(loop.stop)
+        loop.call_soon_threadsafe(running[0].cancel)
         thread.join(60)
 
 
@@ -309,7 +330,6 @@ def test_a_session_goes_on_behind_a_redirect() -> None:
 def test_a_call_on_an_idle_connection_that_the_server_closed_is_sent_again_and_counted() -> None:
     """The second request of a connection finds it closed; nothing came back, so it is asked once more."""
     told = Server()
-    loop = asyncio.new_event_loop()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         told.connections += 1
@@ -329,22 +349,14 @@ def test_a_call_on_an_idle_connection_that_the_server_closed_is_sent_again_and_c
             await writer.drain()
         writer.close()
 
-    async def begin() -> None:
-        server = await asyncio.start_server(talk, "127.0.0.1", 0)
-        told.port = server.sockets[0].getsockname()[1]
-
-    loop.run_until_complete(begin())
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
     calls = (
         Call(number=0, prompt="p0", output_tokens=3, at_s=0.0),
         Call(number=1, prompt="p1", output_tokens=3, after=(0,)),
     )
     limits = Limits(call_s=200, silence_s=200, run_s=300)
-    log = run_load(told.url, "m", Workload(calls=calls), limits=limits)
+    with served(talk, told):
+        log = run_load(told.url, "m", Workload(calls=calls), limits=limits)
     outcomes = outcomes_of(log)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(60)
     assert counts(outcomes) == {"complete": 2}
     assert count_warnings([o.stream for o in outcomes]) == {"resent": 1}
     assert [e.resent for e in log.entries] == [0, 1]
