@@ -84,7 +84,7 @@ class AsyncDiff:
         ways = setting.world_size - stride + 1
         if ways < 2:
             raise UnsupportedError(
-                f"{setting.world_size} ranks are {ways} components at a stride of {stride}"
+                f"two components at a stride of {stride} need {stride + 1} ranks; there are {setting.world_size}"
             )
         self._setting, self._comm, self._warm_up, self._stride = setting, comm, warm_up, stride
         # The last K ranks share the last component: with a stride of K, that many noises are needed at once.

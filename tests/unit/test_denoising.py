@@ -127,7 +127,9 @@ def test_components_read_what_the_one_before_said_a_step_ago(size: int, stride: 
 )
 def test_exact_steps_are_those_of_one_rank(make: Callable[..., Any], size: int) -> None:
     if size == 1 and make is asyncdiff.AsyncDiff:
-        with pytest.raises(UnsupportedError, match="1 ranks are 1 components at a stride of 1"):
+        with pytest.raises(
+            UnsupportedError, match="two components at a stride of 1 need 2 ranks; there are 1"
+        ):
             denoised(make, size)
         return
     assert off(denoised(make, size, exact=STEPS), plainly(NETWORK, SAMPLER, NOISE)) < CLOSE

@@ -9,7 +9,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from paceline.base.errors import UserError
+import paceline
+from paceline.base.errors import InfrastructureError, UserError
 from paceline.cli import application
 from paceline.cli.measuring import run as command
 from paceline.drivers.execute import Recorder
@@ -22,6 +23,8 @@ from paceline.spec.profiles.profile import load_runner
 from paceline.spec.suites.suite_file import load_suite
 from paceline.worker.launches.schedule import Schedule
 from paceline.worker.launches.stopping import Progress
+from paceline.workflows import api
+from paceline.workflows.running import Prepared
 
 NAMES = ("calibration/zebra", "calibration/apple")
 """In the order asked, which is not that of the alphabet."""
@@ -77,6 +80,22 @@ def test_launches_of_all_suites_go_in_turn_unless_they_are_asked_for_one_by_one(
 def test_the_order_is_part_of_the_plan_only_where_it_was_asked_for(files: list[Path]) -> None:
     assert "one_by_one" not in planned(files).data
     assert planned(files, one_by_one=NAMES).data["one_by_one"] == list(NAMES)
+
+
+def test_a_caller_in_python_asks_for_it_too(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[dict[str, Any]] = []
+
+    def measured(prepared: Prepared, *given: Any, **more: Any) -> Any:
+        plans.append(prepared.plan.data)
+        raise InfrastructureError("planned only")
+
+    monkeypatch.setattr(api, "perform", measured)
+    for order in (True, False):
+        with pytest.raises(InfrastructureError, match="planned only"):
+            paceline.run(list(files), runner="fake", one_by_one=order, results=tmp_path)
+    assert [plan.get("one_by_one") for plan in plans] == [list(NAMES), None]
 
 
 def run(files: list[Path], store: Path, *options: str) -> str:

@@ -162,6 +162,10 @@ def test_show_claims_gives_what_the_command_prints(measured: paceline.Run) -> No
         ({"suite": "calibration/same-work", "tier": "quik"}, "did you mean 'quick'"),
         ({"suite": "calibration/same-work", "launches": 0}, "launches 0: must be greater than or equal to 1"),
         ({"suite": "calibration/same-work", "filters": {"nonsense": 1}}, "cannot filter by 'nonsense'"),
+        (
+            {"suite": "calibration/same-work", "one_by_one": True, "budget": "1min"},
+            "leave out one of budget and one_by_one",
+        ),
         ({"suite": []}, "no suite given"),
     ],
 )

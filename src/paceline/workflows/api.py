@@ -107,6 +107,7 @@ def run(
     launches: int | str | None = None,
     budget: float | str | None = None,
     seed: int | None = None,
+    one_by_one: bool = False,
     results: str | Path | None = None,
     wait_s: float = 600.0,
     allow_concurrent: bool = False,
@@ -125,6 +126,7 @@ def run(
             decided. None means the suites' own. One launch gives no interval.
         budget: Seconds, or a text such as ``"5min"``: measure until decided, and start no launch after this time.
         seed: All inputs and orders follow from it, and numbers are of grade C at best; None means new draws.
+        one_by_one: Measure each suite to its end before the next begins, in the order given; not with a budget.
         results: The store; None means ``$PACELINE_RESULTS`` or ``results/local``.
         wait_s: Seconds to wait while another run measures on this machine.
         allow_concurrent: Measure although another run does; the record says so.
@@ -153,6 +155,7 @@ def run(
         launches=asked,
         budget_s=budget_s,
         seed=seed,
+        one_by_one=one_by_one,
         say=_say,
     )
     store = _folder(results) or default_results()
