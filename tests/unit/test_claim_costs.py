@@ -96,7 +96,7 @@ def test_a_quality_that_is_lost_is_a_cost_unless_the_suite_does_not_ask_after_it
     errors = {"native": 1e-7, "ring": 0.2}
     claim = result(record({1024: 1.0}, errors))
     assert [(c.metric, c.kind) for c in claim.costs] == [("relative_l2_error", "difference")]
-    assert costs_text(claim).startswith("at the cost of: relative_l2_error 0.2 [0.")
+    assert costs_text(claim).startswith("at the cost of: relative error 0.2 [0.")
     assert result(record({1024: 1.0}, errors, diagnostic=["relative_l2_error"])).costs == ()
 
 

@@ -9,6 +9,7 @@ from paceline.report.claims.premises import SETTLES
 from paceline.report.claims.text import costs_text, found_text, sides
 from paceline.report.words.bounds import with_ends
 from paceline.report.words.estimates import ABSENT
+from paceline.report.words.names import metric_label
 
 HEADLINE_HEADERS = ("what the paper says", "what was found", "without the mechanism", "verdict", "not tested")
 
@@ -36,7 +37,8 @@ def headline_cells(row: HeadlineResult) -> tuple[str, str, str, str, str]:
         if c.worst is not None and (c.reproduces or c.against or row.verdict in CONFORMANCE.values())
     ]
     found = "; ".join(
-        f"{c.metric} of {sides(c)}: {found_text(c)}, asked {c.expectation}{_costs(c)}" for c in shown
+        f"{metric_label(c.metric)} of {sides(c)}: {found_text(c)}, asked {c.expectation}{_costs(c)}"
+        for c in shown
     )
     nulls = "; ".join(dict.fromkeys(null_text(c) for c in shown if c.reproduces or c.against))
     verdict = f"{row.verdict}, {row.how}" if row.how == "tested in another form" else row.verdict

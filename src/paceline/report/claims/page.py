@@ -26,6 +26,7 @@ from paceline.report.claims.text import (
     matrix_text,
     sides,
 )
+from paceline.report.words.names import metric_label
 
 HEADERS = (
     *("paper", STATEMENT, "whose number", PAPERS_NUMBER, "measured", "asked", "found, and our scale"),
@@ -118,7 +119,7 @@ def _headline_rows(rows: Iterable[LedgerRow]) -> Iterator[str]:
 def _claim_rows(claims: Iterable[ClaimResult], titles: dict[str, str]) -> Iterator[str]:
     for claim in claims:
         paper = titles.get(claim.paper, claim.paper) if claim.paper else OWN_BOUND
-        what = f"{claim.metric} of {sides(claim)} ({claim.suite})"
+        what = f"{metric_label(claim.metric)} of {sides(claim)} ({claim.suite})"
         verdict = claim.verdict if claim.verdict in QUIET else f"**{claim.verdict}**"
         if claim.verdict == "not reproduced" and claim.premise == "met":
             verdict += " (premises met)"

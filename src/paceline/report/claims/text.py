@@ -16,6 +16,7 @@ from paceline.base.families.family import load_family
 from paceline.report.tables.results import format_param
 from paceline.report.words.bounds import with_ends
 from paceline.report.words.estimates import ABSENT, ends_of_effect, format_effect, format_estimate
+from paceline.report.words.names import metric_label
 from paceline.stats.estimates import Estimate
 
 OWN_BOUND = "(own bound)"
@@ -84,7 +85,7 @@ def costs_text(claim: ClaimResult) -> str:
         points = number_of(cost.of_points, "point")
         where = f" at {cost.num_points} of {points}" if cost.num_points < cost.of_points else ""
         effect = format_effect(cost.effect, cost.kind, verdict="slower")
-        told.append(f"{cost.metric} {effect}{f' {unit}' if unit else ''}{where}")
+        told.append(f"{metric_label(cost.metric)} {effect}{f' {unit}' if unit else ''}{where}")
     return f"at the cost of: {', '.join(told)}" if told else ""
 
 

@@ -31,6 +31,7 @@ from paceline.report.claims.text import PAPERS_NUMBER, STATEMENT, found_at_a_cos
 from paceline.report.html import Cell, Grid, rows_grid, verdict_class
 from paceline.report.tables.results import format_counts, format_param
 from paceline.report.words.estimates import ABSENT
+from paceline.report.words.names import metric_label
 from paceline.report.words.stops import WORDS, stops_of
 
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -201,7 +202,7 @@ def claim_grid(
                 Cell(text=f"{c.suite} · {c.claim_id}", kind="text broken"),
                 Cell(text=f"{c.quote} ({WHOSE[c.whose]}; {c.scope})", kind="text prose"),
                 Cell(text=said_text(c), kind="text prose"),
-                Cell(text=f"{c.metric} of {sides(c)}: {c.expectation}", kind="text broken"),
+                Cell(text=f"{metric_label(c.metric)} of {sides(c)}: {c.expectation}", kind="text broken"),
                 Cell(
                     text=found_at_a_cost(c, scale_text(c)),
                     href=link if c.worst is not None else None,

@@ -19,6 +19,7 @@ from paceline.records.store.lookup import find_runs
 from paceline.report.boards.standing import select
 from paceline.report.tables.results import format_param, is_virtual, varying_params
 from paceline.report.words.estimates import ends_of_effect, format_effect, format_verdict
+from paceline.report.words.names import metric_label
 from paceline.stats.verdicts import MANY_LAUNCHES
 
 LARGEST = 5
@@ -164,10 +165,9 @@ def effect_sentence(summary: Summary, comparison: Comparison) -> str:
 
 def _named(comparison: Comparison) -> str:
     """Name the metric of a comparison; times that a model plays are called so."""
-    told = comparison.metric.startswith("virtual") or not is_virtual(
-        comparison.point.family, comparison.metric
-    )
-    return comparison.metric if told else f"{comparison.metric} (virtual)"
+    label = metric_label(comparison.metric)
+    told = label.startswith("simulated") or not is_virtual(comparison.point.family, comparison.metric)
+    return label if told else f"simulated {label}"
 
 
 def open_sentence(summary: Summary, comparison: Comparison) -> str:

@@ -10,13 +10,18 @@ from collections.abc import Mapping
 
 LABELS: Mapping[str, str] = {
     "accuracy_reordered": "order-averaged accuracy",
+    "comm_time_fraction": "share of a step that is spent communicating",
+    "cpu_time": "processor time",
     "decode_time": "simulated decode time",
     "e2e_mean": "mean time of a whole answer",
     "eval_loss": "loss on held-out text",
     "excess_loss": "loss above the text's entropy",
+    "held_out_accuracy": "accuracy on held-out samples",
     "jain": "Jain's fairness index",
     "output_tokens_per_s": "output tokens per second",
+    "over_critical": "time of an answer over that of its critical path",
     "pace": "mean time between tokens",
+    "r_squared": "R² of the logarithms of times",
     "relative_l2_error": "relative error",
     "detected": "share of faults detected",
     "named": "share of faults whose rank was named",
@@ -25,6 +30,10 @@ LABELS: Mapping[str, str] = {
     "time_per_token": "time per token",
     "time_to_target": "time to the target loss",
     "tokens_reordered": "order-averaged tokens",
+    "train_loss": "training loss",
+    "virtual_s": "simulated time of a step",
+    "virtual_tenant_e2e": "simulated time of a tenant's answer",
+    "wire_bytes": "bytes on the wire",
 }
 """Metrics whose name does not make a label by itself."""
 SHORT: Mapping[str, str] = {
