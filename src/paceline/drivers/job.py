@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import shutil
 from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
@@ -98,16 +99,27 @@ def _families_in_use(plan: Plan) -> set[str]:
 def _copy_engine(target: Path, families: Set[str]) -> None:
     """Copy the worker's half; what is no code, such as weights, only of the families in use."""
     package = Path(__file__).resolve().parents[1]
+    others = tuple(
+        f"{folder}{os.sep}"
+        for folder in (package / "families").iterdir()
+        if folder.is_dir() and folder.name not in families
+    )
+
+    def left_out(folder: str, names: list[str]) -> list[str]:
+        no_data = f"{folder}{os.sep}".startswith(others)
+        return [
+            name
+            for name in names
+            if name == "__pycache__"
+            or name.endswith(".pyc")
+            or (no_data and "." in name and not name.endswith(".py"))
+        ]
+
     target.mkdir(parents=True)
-    inside = [p for name in ENGINE_FOLDERS for p in sorted((package / name).rglob("*")) if p.is_file()]
-    for path in [*(package / name for name in ENGINE_FILES), *inside]:
-        inside_family = path.is_relative_to(package / "families") and path.suffix != ".py"
-        if inside_family and path.relative_to(package / "families").parts[0] not in families:
-            continue
-        if "__pycache__" not in path.parts and path.suffix != ".pyc":
-            copy = target / path.relative_to(package)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copy)
+    for name in ENGINE_FILES:
+        shutil.copyfile(package / name, target / name)
+    for name in ENGINE_FOLDERS:
+        shutil.copytree(package / name, target / name, ignore=left_out, copy_function=shutil.copyfile)
 
 
 def _copy_techniques(folder: Path, plan: Plan, suites: Iterable[Suite]) -> dict[str, str]:
