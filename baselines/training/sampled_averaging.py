@@ -1,4 +1,4 @@
-"""Federated averaging with samples: a server lets some clients train in every round, and takes the mean of their models.
+"""Federated averaging with samples: in each round a server lets some clients train, and averages their models.
 
 McMahan et al., 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data", algorithm 1.
 
