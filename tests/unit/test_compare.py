@@ -79,9 +79,17 @@ def test_a_technique_that_was_wrong_once_has_no_number() -> None:
     assert point.failures["ring"][0].reason == "an element differs"
 
 
-def test_a_target_that_was_missed_in_one_launch_of_three_is_no_mean_of_the_other_two() -> None:
+@pytest.mark.parametrize(
+    "missed",
+    [
+        "missed: 0.7 nats above the entropy rate at the end",
+        # as records of known objectives said it before they said that it was missed
+        "the distance never came down to 1e-06; it ended at 0.0209",
+    ],
+)
+def test_a_target_that_was_missed_in_one_launch_of_three_is_no_mean_of_the_other_two(missed: str) -> None:
     run = factory.make_run()
-    told = {"latency": "missed: 0.7 nats above the entropy rate at the end", "skew": "nobody looked"}
+    told = {"latency": missed, "skew": "nobody looked"}
     lines = [*factory.launches(run, "native", FAST[:3]), *factory.launches(run, "ring", [0.2, 0.3])]
     lines += [
         factory.measurement(

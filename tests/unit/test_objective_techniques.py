@@ -22,8 +22,10 @@ from paceline.baselines.training.modest import Modest
 from paceline.baselines.training.sampled_averaging import SampledAveraging, order
 from test_objective_judge import play, point
 
+from paceline.base.families.family import is_missed
 from paceline.families.training.api.objective import Message
 from paceline.families.training.ops.objective import problems, told
+from paceline.families.training.ops.objective.figures import curve_of, figures
 from paceline.families.training.ops.objective.measure import distance_of
 from paceline.families.training.ops.objective.reductions import iterates
 
@@ -316,3 +318,13 @@ def test_others_wait_for_lost_neighbours_once() -> None:
 def test_extragradient_solves_a_game_that_averaging_of_steps_circles_around() -> None:
     assert final(DistributedExtragradient, problem="bilinear-game", horizon=400.0) < 1e-5
     assert final(FederatedAveraging, horizon=400.0) < 1.0
+
+
+def test_who_never_comes_near_enough_is_said_to_have_missed_the_target() -> None:
+    played, params, _ = play(FederatedAveraging, horizon=60.0)
+    problem = problems.draw(params, 4, 3)
+    curve = curve_of(played, distance_of(problem), all_report=False)
+    for target, missed in ((0.9, False), (1e-12, True)):
+        found, absent = figures(played, curve, problem, params | {"target": target})
+        assert ("bits_to_target" in found) is not missed
+        assert is_missed(absent.get("bits_to_target", "")) is missed
