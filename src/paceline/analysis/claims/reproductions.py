@@ -70,9 +70,9 @@ def null_found(
     expect, measured = claim["expect"], measured_in(there, arm, family)
     lost = _lost(expect, there, arm) if side == "technique" else set()
     if not measured.found:
-        short = sum(one.point in lost for one in found)
-        verdict: ClaimVerdictName | None = "not reproduced" if short else None
-        return NullFound(technique=label, verdict=verdict, points=len(found), as_good=len(found) - short)
+        num_lost = sum(one.point in lost for one in found)
+        verdict: ClaimVerdictName | None = "not reproduced" if num_lost else None
+        return NullFound(technique=label, verdict=verdict, points=len(found), as_good=len(found) - num_lost)
     by_worth = sorted((f.estimate for f in measured.found), key=lambda estimate: order_of(expect, estimate))
     rest = [one for one in found if one.point not in lost]
     as_good, near = _not_short(claim, rest, {f.point: f.estimate for f in measured.found})
