@@ -77,6 +77,16 @@ def test_an_arm_that_never_comes_to_what_is_counted_has_fallen_short(reason: str
     assert in_the_others_place.verdict == "says nothing", "beside what is infinite everything is little"
 
 
+def test_an_arm_that_comes_to_it_at_one_point_alone_is_as_good_there_alone() -> None:
+    made = at_two_sizes((0.7, 0.6), (0.7, 0.7))
+    kept = [m for m in made.measurements if not (m.label == "tree" and m.params["size_bytes"] == 1024)]
+    told: dict[str, Any] = {"metric": "wire_bytes", "params": {"size_bytes": 1024}}
+    told["absent"] = {"latency": "missed: it ended at 0.2"}
+    lines = [factory.measurement(made.run, "tree", n, [1.0], **told) for n in range(len(WOBBLE))]
+    found = judged(factory.in_memory(made.run, [*kept, *lines]), {"ratio_at_most": 1.0}, null_arm=TREE)
+    assert found.verdict == "partly" and (found.reason or "").startswith("at 1 of 2 points")
+
+
 def test_an_expectation_that_no_effect_fulfils_needs_an_arm() -> None:
     assert judged(record(0.7), SLOW).reason == "no arm without the mechanism is held against it (null_arm:)"
     assert judged(record(0.7), {"ratio_at_most": 0.8}).verdict == "reproduced"

@@ -69,17 +69,17 @@ def null_found(
     there = [point for point in points if point.run.run_id in runs]
     expect, measured = claim["expect"], measured_in(there, arm, family)
     lost = _lost(expect, there, arm) if side == "technique" else set()
-    if not measured.found:
-        num_lost = sum(one.point in lost for one in found)
-        verdict: ClaimVerdictName | None = "not reproduced" if num_lost else None
-        return NullFound(technique=label, verdict=verdict, points=len(found), as_good=len(found) - num_lost)
-    by_worth = sorted((f.estimate for f in measured.found), key=lambda estimate: order_of(expect, estimate))
     rest = [one for one in found if one.point not in lost]
+    # what is infinite is its worst
+    worst: ClaimVerdictName | None = "not reproduced" if len(rest) < len(found) else None
+    if not measured.found:
+        return NullFound(technique=label, verdict=worst, points=len(found), as_good=len(rest))
+    by_worth = sorted((f.estimate for f in measured.found), key=lambda estimate: order_of(expect, estimate))
     as_good, near = _not_short(claim, rest, {f.point: f.estimate for f in measured.found})
     return NullFound(
         technique=label,
         estimate=by_worth[-1],
-        verdict=decided(expect, by_worth[0]),
+        verdict=worst or decided(expect, by_worth[0]),
         points=len(found),
         as_good=as_good,
         near=near,
