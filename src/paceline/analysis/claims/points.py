@@ -235,8 +235,8 @@ def _counting(
 
     def counts(point: Point) -> tuple[int, tuple[bool, int, int, str]]:
         tried = [side for side in (label, other) if side is not None and _tried(point, side, metric)]
-        quiet, *rest = evidence(point)
-        return len(tried), (quiet or not timed, *rest)
+        quiet, grade, launches, run_id = evidence(point)
+        return len(tried), (quiet or not timed, grade, launches, run_id)
 
     return [max(measured, key=counts) for measured in same.values()]
 
