@@ -16,10 +16,8 @@ Limits: whoever is sampled must answer pings while it trains; here it answers be
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
-
 import numpy as np
+from paceline.baselines.training.sampled_averaging import order
 
 from paceline import technique
 from paceline.families.training.api.objective import (
@@ -37,11 +35,6 @@ from paceline.families.training.api.objective import (
 )
 
 PING, PONG, TRAIN, TRAINED = range(4)
-
-
-def order(number: int, nodes: Sequence[int]) -> list[int]:
-    """Return nodes in the order of a round, by a hash: the same everywhere."""
-    return sorted(nodes, key=lambda n: hashlib.sha256(f"{number}/{n}".encode()).digest())
 
 
 @technique(

@@ -126,8 +126,8 @@ def test_claims_of_a_suite_that_only_a_run_knows_are_evaluated() -> None:
     assert with_own_suites([], [foreign]) == []
 
 
-def test_a_run_in_which_others_took_the_machine_decides_no_claim() -> None:
-    found = record(0.5)
+def beside_others(found: RunRecord) -> RunRecord:
+    """Return a record in all of whose launches another process took one of two cores."""
     load = {"cores": 2, "others_cores": 1.0, "stolen": 0.0, "processes": [{"name": "stress"}]}
     blocks = sorted({m.block for m in found.measurements})
     events = tuple(
@@ -139,8 +139,34 @@ def test_a_run_in_which_others_took_the_machine_decides_no_claim() -> None:
         )
         for n in range(5)
     )
-    told = verdict({"ratio_at_most": 0.8}, replace(found, events=events))
+    return replace(found, events=events)
+
+
+def test_a_run_in_which_others_took_the_machine_decides_no_claim() -> None:
+    told = verdict({"ratio_at_most": 0.8}, beside_others(record(0.5)))
     assert (told.verdict, told.reason) == ("inconclusive", "machine busy: stress took 1.0 of 2 cores")
+
+
+@pytest.mark.parametrize(("metric", "newer_decides"), [("latency", False), ("wire_bytes", True)])
+def test_a_machine_that_others_took_says_less_of_times_and_no_less_of_counts(
+    metric: str, newer_decides: bool
+) -> None:
+    def measured(ratio: float, launches: int) -> RunRecord:
+        run = factory.make_run()
+        timed = [m for label in ("native", "ring") for m in factory.launches(run, label, WOBBLE[:launches])]
+        return factory.in_memory(
+            run,
+            [
+                *timed,
+                *factory.launches(run, "native", WOBBLE[:launches], metric="wire_bytes"),
+                *factory.launches(run, "ring", [ratio * w for w in WOBBLE[:launches]], metric="wire_bytes"),
+            ],
+        )
+
+    quiet, busy = measured(0.5, 3), beside_others(measured(0.6, 5))
+    sides = {"metric": metric, "technique": "ring", "versus": "native"}
+    (found,) = evaluate([quiet, busy], facts(claim({"ratio_at_most": 1.2}) | {"measure": sides}))
+    assert found.run_id == (busy if newer_decides else quiet).run_id
 
 
 def test_one_launch_reproduces_nothing() -> None:

@@ -18,11 +18,14 @@ from paceline.baselines.training.fedfix import FedFix
 from paceline.baselines.training.fzoos import Features, FZooS, kernel, slope_of
 from paceline.baselines.training.gossip_descent import GossipDescent
 from paceline.baselines.training.masha import Masha, spread_out
-from paceline.baselines.training.modest import Modest, order
+from paceline.baselines.training.modest import Modest
+from paceline.baselines.training.sampled_averaging import SampledAveraging, order
 from test_objective_judge import play, point
 
+from paceline.base.families.family import is_missed
 from paceline.families.training.api.objective import Message
 from paceline.families.training.ops.objective import problems, told
+from paceline.families.training.ops.objective.figures import curve_of, figures
 from paceline.families.training.ops.objective.measure import distance_of
 from paceline.families.training.ops.objective.reductions import iterates
 
@@ -259,6 +262,53 @@ def test_modest_goes_on_when_nodes_are_gone() -> None:
     assert not gone & {node for node, at_s, *_ in played.reports if at_s > 200.0}
 
 
+@pytest.mark.parametrize("make", [Modest, SampledAveraging])
+def test_averages_of_samples_are_those_of_who_comes_first_in_the_rounds_order(make: Any) -> None:
+    changed = {"problem": "quadratics", "nodes": 5, "graph": "complete", "horizon": 60.0}
+    options = {"local_steps": 3, "single": False}
+    played, params, _ = play(lambda: make(sample=5, **options), **changed)
+    problem = problems.draw(params, 5, 3)
+    # whoever aggregates, a sample of all is plain federated averaging; MoDeST reports where all begin, too
+    first = int(make is Modest)
+    expected = iterates("federated-averaging", problem, 0.5 / problem.smoothness, 3, "star", 8)
+    np.testing.assert_allclose(
+        [m for *_, m in played.reports[first : first + 8]], expected, rtol=1e-9, atol=1e-12
+    )
+    assert ({node for node, *_ in played.reports} == {0}) is (make is SampledAveraging)
+    played, *_ = play(lambda: make(sample=3, **options), **changed)
+    moved = []
+    for node in order(0, range(5))[:3]:
+        own = np.zeros(problem.dim)
+        for _ in range(3):
+            own = own - 0.5 / problem.smoothness * problem.gradient(node, own)
+        moved.append(own)
+    np.testing.assert_allclose(played.reports[first][-1], np.mean(moved, axis=0), rtol=1e-9, atol=1e-12)
+
+
+def test_modest_and_a_server_that_samples_alike_find_the_same_models() -> None:
+    changed = {
+        "problem": "classes",
+        "nodes": 8,
+        "graph": "complete",
+        "horizon": 200.0,
+        "pace": "spread",
+        "spread": 2.0,
+    }
+    modest, served = (play(lambda m=m: m(sample=4), **changed)[0].reports for m in (Modest, SampledAveraging))
+    assert min(len(modest), len(served)) > 8
+    for (_, late_s, *_, one), (_, at_s, *_, other) in zip(modest[1:], served, strict=False):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+        # it asks two nodes in turn where the server asks nobody: four hops of a millisecond a round, and speeds that
+        # are drawn in another order
+        assert late_s == pytest.approx(at_s, rel=0.1)
+
+
+def test_modest_that_waits_for_every_answer_stops_with_the_first_that_is_gone() -> None:
+    changed = {"problem": "classes", "nodes": 8, "graph": "complete", "horizon": 400.0, "leaving_share": 0.5}
+    played, *_ = play(lambda: Modest(sample=6, ping=1e6, patience=1e6), **changed)
+    assert 100.0 < max(at_s for _, at_s, *_ in played.reports) < 250.0
+
+
 def test_others_wait_for_lost_neighbours_once() -> None:
     changed = {"problem": "classes", "nodes": 6, "graph": "ring", "horizon": 400.0, "leaving_share": 0.4}
     played, *_ = play(lambda: GossipDescent(local_steps=2, patience=30.0), **changed)
@@ -268,3 +318,13 @@ def test_others_wait_for_lost_neighbours_once() -> None:
 def test_extragradient_solves_a_game_that_averaging_of_steps_circles_around() -> None:
     assert final(DistributedExtragradient, problem="bilinear-game", horizon=400.0) < 1e-5
     assert final(FederatedAveraging, horizon=400.0) < 1.0
+
+
+def test_who_never_comes_near_enough_is_said_to_have_missed_the_target() -> None:
+    played, params, _ = play(FederatedAveraging, horizon=60.0)
+    problem = problems.draw(params, 4, 3)
+    curve = curve_of(played, distance_of(problem), all_report=False)
+    for target, missed in ((0.9, False), (1e-12, True)):
+        found, absent = figures(played, curve, problem, params | {"target": target})
+        assert ("bits_to_target" in found) is not missed
+        assert is_missed(absent.get("bits_to_target", "")) is missed

@@ -58,6 +58,34 @@ def test_an_arm_without_the_mechanism_has_to_fall_short(
     assert words in (found.reason or "")
 
 
+@pytest.mark.parametrize(
+    "reason", ["missed: it ended at 0.2", "the distance never came down to 0.1; it ended at 0.2"]
+)
+def test_an_arm_that_never_comes_to_what_is_counted_has_fallen_short(reason: str) -> None:
+    """It is infinite; what an arm lacks for other reasons is still as good, since nobody knows it."""
+
+    def found(why: str, **changes: Any) -> ClaimResult:
+        made = record(0.7)
+        told = {"metric": "wire_bytes", "absent": {"latency": why}}
+        lines = [factory.measurement(made.run, "tree", n, [1.0], **told) for n in range(len(WOBBLE))]
+        return judged(factory.in_memory(made.run, [*made.measurements, *lines]), SLOW, **changes)
+
+    assert found(reason, null_arm=TREE).verdict == "reproduced"
+    assert found("nobody looked", null_arm=TREE).verdict == "says nothing"
+    in_the_others_place = found(reason, null_arm={"versus": "tree"})
+    assert in_the_others_place.verdict == "says nothing", "beside what is infinite everything is little"
+
+
+def test_an_arm_that_comes_to_it_at_one_point_alone_is_as_good_there_alone() -> None:
+    made = at_two_sizes((0.7, 0.6), (0.7, 0.7))
+    kept = [m for m in made.measurements if not (m.label == "tree" and m.params["size_bytes"] == 1024)]
+    told: dict[str, Any] = {"metric": "wire_bytes", "params": {"size_bytes": 1024}}
+    told["absent"] = {"latency": "missed: it ended at 0.2"}
+    lines = [factory.measurement(made.run, "tree", n, [1.0], **told) for n in range(len(WOBBLE))]
+    found = judged(factory.in_memory(made.run, [*kept, *lines]), {"ratio_at_most": 1.0}, null_arm=TREE)
+    assert found.verdict == "partly" and (found.reason or "").startswith("at 1 of 2 points")
+
+
 def test_an_expectation_that_no_effect_fulfils_needs_an_arm() -> None:
     assert judged(record(0.7), SLOW).reason == "no arm without the mechanism is held against it (null_arm:)"
     assert judged(record(0.7), {"ratio_at_most": 0.8}).verdict == "reproduced"

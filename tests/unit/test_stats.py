@@ -345,6 +345,39 @@ def test_a_missed_launch_is_infinite_and_the_median_is_quoted_without_an_interva
     assert (lucky.value, lucky.num_launches, lucky.missed) == (math.inf, 3, 2)
 
 
+def test_the_median_of_many_launches_has_an_interval_by_their_order() -> None:
+    """Of ten, one is left out at either end: P(Bin(10, ½) ≤ 1) = 11/1024; of one more it would be 56/1024."""
+    values = {n: float(n + 1) for n in range(9)}
+    found = estimate_value(raced(values, 9))
+    assert (found.value, found.low, found.high) == (5.5, 2.0, 9.0)
+    two = estimate_value(raced(values, 9, 10, 11))
+    assert (two.value, two.low, two.high) == (6.5, None, None), (
+        "of twelve, three are left out, and the tenth is infinite"
+    )
+    base = raced(dict.fromkeys(range(10), 2.0))
+    ratio = compare_ratio(raced(values, 9), base)
+    assert (ratio.value, ratio.low, ratio.high) == (2.75, 1.0, 4.5)
+    # of nine that are not 1, one is below and eight are above
+    assert ratio.p_value == pytest.approx(2 * 10 / 512)
+    faster = compare_ratio(base, raced(values, 9))
+    assert (faster.low, faster.high) == (pytest.approx(2 / 9), 1.0)
+    assert estimate_value(raced(dict(list(values.items())[:5]))).method == "t on log launch statistics"
+    assert estimate_value(raced({0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0}, 4)).low is None, (
+        "of five all would have to be left out"
+    )
+
+
+def test_medians_with_misses_hold_the_true_median_as_often_as_they_say() -> None:
+    rng, held = np.random.default_rng(5), 0
+    for _ in range(2000):
+        drawn = np.exp(rng.standard_normal(20))
+        # what takes longer than 3 is missed: its median is 1 all the same
+        values = {n: float(v) for n, v in enumerate(drawn) if v < 3.0}
+        found = estimate_value(raced(values, *(n for n in range(20) if n not in values)))
+        held += found.low is None or found.low <= 1.0 <= (found.high or 0.0)
+    assert 0.945 <= held / 2000 <= 0.985
+
+
 def test_ratios_with_misses_count_those_of_either_side() -> None:
     base = raced({0: 2.0, 1: 2.0, 2: 2.0, 3: 2.0})
     found = compare_ratio(raced({0: 1.0, 1: 1.2, 3: 8.0}, 2), base)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from paceline.base.families.family import MISSED, MOST_HEADLINE, load_family
+from paceline.base.families.family import MOST_HEADLINE, is_missed, load_family
 from paceline.records.format.record import Measurement, Run
 from paceline.records.store.folder import RunRecord
 from paceline.stats.estimates import (
@@ -137,6 +137,8 @@ class Point:
     """(label, metric) → cell."""
     failures: dict[str, list[Measurement]] = field(default_factory=dict)
     """Label → measurements without a number."""
+    never: set[tuple[str, str]] = field(default_factory=set)
+    """(label, metric) of what every launch looked for to the end and missed: it is infinite, and has no cell."""
     together: Mapping[str, Point] = field(default_factory=dict, repr=False, compare=False)
     """Block → point: all of the suite in the run, over which verdicts are corrected for many comparisons."""
     confirmed: set[tuple[str, str]] = field(default_factory=set)
@@ -232,10 +234,7 @@ def points_of(record: RunRecord) -> list[Point]:
         cell.flags.update(m.flags, flags)
         cell.measurements.append(m)
     for m in absent:
-        for name, reason in (m.absent or {}).items():
-            cell = points[(m.suite, m.block)].cells.get((m.label, name))
-            if cell is not None and reason.startswith(MISSED):
-                cell.missed.add(m.launch)
+        _note_missed(points[(m.suite, m.block)], m)
     for block, loads in disturbed_launches(record).items():
         for point in (p for (_, name), p in points.items() if name == block):
             for cell in point.cells.values():
@@ -248,6 +247,16 @@ def points_of(record: RunRecord) -> list[Point]:
         point.cells = {key: cell for key, cell in point.cells.items() if key[0] not in wrong}
         point.together = {block: p for (suite, block), p in points.items() if suite == point.suite}
     return sorted(points.values(), key=lambda p: (p.suite, sort_key(p.params)))
+
+
+def _note_missed(point: Point, measurement: Measurement) -> None:
+    """Note of a launch what it looked for to the end and did not find."""
+    for name, reason in (measurement.absent or {}).items():
+        place = (measurement.label, name)
+        if is_missed(reason) and place in point.cells:
+            point.cells[place].missed.add(measurement.launch)
+        elif is_missed(reason):
+            point.never.add(place)
 
 
 def disturbed_launches(record: RunRecord) -> dict[str, dict[int, Mapping[str, Any]]]:

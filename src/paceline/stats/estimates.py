@@ -17,7 +17,7 @@ from functools import lru_cache, wraps
 from typing import Any, Literal, ParamSpec
 
 import numpy as np
-from scipy.special import ndtri, stdtr, stdtrit
+from scipy.special import bdtr, ndtri, stdtr, stdtrit
 
 from paceline.base.counting import number_of
 
@@ -139,11 +139,12 @@ def estimate_value(side: Launches, *, scale: Literal["log", "linear", "proportio
             compared by difference; ``proportion`` counts samples of 0 and 1.
 
     Returns:
-        In the metric's unit; of missed launches the median, of a single launch its value, both without an interval.
+        In the metric's unit; of missed launches the median, with an interval by the order of at least six; of a single
+        launch its value, without an interval.
     """
     # A missed launch is infinitely late: a mean would be infinite, a median is not until half are missed.
     if side.missed:
-        return median_with_misses([*side.values.values()], len(side.missed), "launches")
+        return median_with_misses([*side.values.values()], len(side.missed), "launches", side.confidence)
     values = [float(side.values[k]) for k in sorted(side.values)]
     count = len(values)
     if scale == "proportion":
@@ -183,12 +184,35 @@ def estimate_value(side: Launches, *, scale: Literal["log", "linear", "proportio
     )
 
 
-def median_with_misses(values: Sequence[float], num_missed: int, what: str) -> Estimate:
-    """Return the median of values of which some are infinite, since they were missed: there is no interval of those."""
-    count = len(values) + num_missed
-    centre = float(np.median([*values, *[math.inf] * num_missed])) if count else math.nan
-    method = f"median of {what}, {num_missed} of {count} missed"
-    return Estimate(value=centre, low=None, high=None, method=method, num_launches=count, missed=num_missed)
+def median_with_misses(
+    values: Sequence[float], num_missed: int, what: str, confidence: float = CONFIDENCE
+) -> Estimate:
+    """Return the median of values of which some are infinite, since they were missed."""
+    everything = [*values, *[math.inf] * num_missed]
+    low, high = _order_interval(everything, confidence)
+    return Estimate(
+        value=float(np.median(everything)) if everything else math.nan,
+        low=low,
+        high=high,
+        method=f"median of {what}, {num_missed} of {len(everything)} missed",
+        num_launches=len(everything),
+        missed=num_missed,
+        confidence=confidence,
+    )
+
+
+def _order_interval(values: Sequence[float], confidence: float) -> tuple[float | None, float | None]:
+    """Return the interval of a median by the order of values alone, by the binomial law of the sign test.
+
+    There is none of fewer than six values at 95 %, and none that reaches to infinity.
+    """
+    ordered, count = sorted(values), len(values)
+    outside = 0
+    while 2 * outside < count and 2 * float(bdtr(outside, count, 0.5)) <= 1 - confidence:
+        outside += 1
+    if not outside or not math.isfinite(ordered[-outside]):
+        return None, None
+    return ordered[outside - 1], ordered[-outside]
 
 
 def _ratio_with_misses(technique: Launches, baseline: Launches) -> Estimate:
@@ -203,10 +227,19 @@ def _ratio_with_misses(technique: Launches, baseline: Launches) -> Estimate:
         elif launch in baseline.values:
             ratios.append(math.inf)
     num_missed = len(technique.missed | baseline.missed)
-    centre = float(np.median(ratios)) if ratios else math.nan
-    method = f"median of paired ratios, {number_of(num_missed, 'launch')} missed"
+    confidence = max(technique.confidence, baseline.confidence)
+    low, high = _order_interval(ratios, confidence)
+    below, above = (sum(r < 1 for r in ratios), sum(r > 1 for r in ratios))
     return Estimate(
-        value=centre, low=None, high=None, method=method, num_launches=len(ratios), missed=num_missed
+        value=float(np.median(ratios)) if ratios else math.nan,
+        low=low,
+        high=high,
+        method=f"median of paired ratios, {number_of(num_missed, 'launch')} missed",
+        num_launches=len(ratios),
+        # the sign test's, of those that are not equal
+        p_value=None if low is None else min(1.0, 2 * float(bdtr(min(below, above), below + above, 0.5))),
+        missed=num_missed,
+        confidence=confidence,
     )
 
 
@@ -236,7 +269,7 @@ def compare_ratio(technique: Launches, baseline: Launches, *, seed: int = 0) -> 
     Below ten launches the interval is Student's t on the log-ratios; from ten on it is a hierarchical bootstrap
     (launches, then samples inside them). A run that was measured until decided has the t interval at every number of
     launches, since that is what its launches were ended by. Values must be positive. With misses it is the median of
-    the ratios, without an interval.
+    the ratios, with an interval by their order where six launches or more have one.
     """
     if technique.missed or baseline.missed:
         return _ratio_with_misses(technique, baseline)

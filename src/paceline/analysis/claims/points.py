@@ -198,10 +198,14 @@ def numbers_in(
     same_point = sides.at_one_point
     own = [
         p
-        for p in _counting(points, sides.metric, sides.technique, same_point)
+        for p in _counting(points, sides.metric, sides.technique, same_point, family)
         if selected(p, sides.where, family)
     ]
-    others = own if sides.other is None or same_point else _counting(points, sides.metric, sides.other, None)
+    others = (
+        own
+        if sides.other is None or same_point
+        else _counting(points, sides.metric, sides.other, None, family)
+    )
     return own, [(p, f) for p in own if (f := found_at(p, others, sides, family)) is not None]
 
 
@@ -214,8 +218,14 @@ def selected(point: Point, where: Mapping[str, Any], family: Family) -> bool:
     return True
 
 
-def _counting(points: Sequence[Point], metric: str, label: str, other: str | None) -> list[Point]:
-    """Return one measurement of each point: where all sides were tried, the best evidence under the newest contract."""
+def _counting(
+    points: Sequence[Point], metric: str, label: str, other: str | None, family: Family
+) -> list[Point]:
+    """Return one measurement of each point: where all sides were tried, the best evidence under the newest contract.
+
+    Whether others took the machine says nothing of what no clock measures.
+    """
+    timed = family.metric(metric).timed
     contract = next((c.contract_id for p in points if (c := p.cells.get((label, metric)))), None)
     same: dict[str, list[Point]] = {}
     for point in points:
@@ -225,7 +235,8 @@ def _counting(points: Sequence[Point], metric: str, label: str, other: str | Non
 
     def counts(point: Point) -> tuple[int, tuple[bool, int, int, str]]:
         tried = [side for side in (label, other) if side is not None and _tried(point, side, metric)]
-        return len(tried), evidence(point)
+        quiet, grade, launches, run_id = evidence(point)
+        return len(tried), (quiet or not timed, grade, launches, run_id)
 
     return [max(measured, key=counts) for measured in same.values()]
 

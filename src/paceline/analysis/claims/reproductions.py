@@ -35,7 +35,7 @@ from paceline.analysis.claims.verdicts import (
     order_of,
     slack,
 )
-from paceline.analysis.evidence import PointKey
+from paceline.analysis.evidence import PointKey, point_key
 from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point
 from paceline.base.counting import number_of
 from paceline.base.families.family import Family
@@ -68,14 +68,18 @@ def null_found(
     runs = {run.run_id for one_found in found for run in one_found.runs}
     there = [point for point in points if point.run.run_id in runs]
     expect, measured = claim["expect"], measured_in(there, arm, family)
+    lost = _lost(expect, there, arm) if side == "technique" else set()
+    rest = [one for one in found if one.point not in lost]
+    # what is infinite is its worst
+    worst: ClaimVerdictName | None = "not reproduced" if len(rest) < len(found) else None
     if not measured.found:
-        return NullFound(technique=label, points=len(found), as_good=len(found))
+        return NullFound(technique=label, verdict=worst, points=len(found), as_good=len(rest))
     by_worth = sorted((f.estimate for f in measured.found), key=lambda estimate: order_of(expect, estimate))
-    as_good, near = _not_short(claim, found, {f.point: f.estimate for f in measured.found})
+    as_good, near = _not_short(claim, rest, {f.point: f.estimate for f in measured.found})
     return NullFound(
         technique=label,
         estimate=by_worth[-1],
-        verdict=decided(expect, by_worth[0]),
+        verdict=worst or decided(expect, by_worth[0]),
         points=len(found),
         as_good=as_good,
         near=near,
@@ -95,6 +99,13 @@ def _not_short(
         elif allowed > 0 and loss_of(expect, there) < SLACK_SHARE * allowed:
             near += 1
     return as_good, near
+
+
+def _lost(expect: Mapping[str, float], points: Sequence[Point], arm: Sides) -> set[PointKey]:
+    """Return the points at which an arm never came to what is counted until then, where at most so much is asked."""
+    if not any(kind.endswith("at_most") for kind in expect):
+        return set()
+    return {point_key(p) for p in points if (arm.technique, arm.metric) in p.never}
 
 
 def _with_arm(sides: Sides, side: str, label: str) -> Sides:

@@ -125,6 +125,13 @@ MOST_HEADLINE = 8
 """Metrics of a suite that tables show first, at most: who reads more sees none."""
 MISSED = "missed: "
 """How the reason begins for which a launch has no value of a metric that was looked for to the end: it is infinite."""
+MISSED_EARLIER = "the distance never came down to "
+"""How it begins in records of known objectives from before they said so; nothing else ever began like this."""
+
+
+def is_missed(reason: str) -> bool:
+    """Tell whether a metric that a launch does not have is infinite there, and not just unknown."""
+    return reason.startswith((MISSED, MISSED_EARLIER))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -151,6 +151,9 @@ def format_estimate(estimate: Estimate, unit: str, bounds: Bounds | None = None)
     """
     if estimate.missed:
         text = "" if math.isinf(estimate.value) else f"{format_quantity(estimate.value, unit)}, "
+        if estimate.low is not None and estimate.high is not None:
+            low, high = (format_quantity(end, unit) for end in (estimate.low, estimate.high))
+            text = f"{text.removesuffix(', ')} [{low}, {high}], "
         return f"{text}missed in {estimate.missed} of {estimate.num_launches}"
     if not math.isfinite(estimate.value):
         return ABSENT
@@ -189,6 +192,8 @@ def format_effect(
     mark = " ×" if kind == "ratio" else ""
     text = f"{estimate.value:.3g}{mark}"
     if estimate.missed:
+        if estimate.low is not None and estimate.high is not None:
+            text = f"{text} [{estimate.low:.3g}, {estimate.high:.3g}]"
         return f"{text} ({estimate.missed} missed)"
     ends = ends_of_effect(estimate, "ratio" if kind == "ratio" else "difference", bounds or ANY)
     if ends.kind == "none":

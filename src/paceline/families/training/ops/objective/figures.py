@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline.base.families.family import MISSED
 from paceline.families.training.api.objective import Value
 from paceline.families.training.core.planning.graphs import STAR
 from paceline.families.training.ops.objective.engine import COMPUTED, Played
@@ -91,7 +92,9 @@ def figures(
         "reports_to_target",
     )
     if not len(below):
-        reason = f"the distance never came down to {target:g}; it ended at {found['final_distance']:.3g}"
+        reason = (
+            f"{MISSED}the distance never came down to {target:g}; it ended at {found['final_distance']:.3g}"
+        )
         return found, dict.fromkeys(names, reason)
     first = int(below[0])
     at_s = curve.at_s[first]
