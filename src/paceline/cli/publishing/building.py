@@ -9,6 +9,7 @@ import json
 import os
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from paceline.base.families.family import family_names, load_family
 from paceline.base.techniques.technique import TechniqueSource
 from paceline.cli.publishing.site_progress import SiteProgress
 from paceline.records.origin.ancestry import ancestry_of, commits_of
-from paceline.records.store.folder import Loaded, record_paths
+from paceline.records.store.folder import Loaded, RunRecord, record_paths
 from paceline.records.store.health import FoundHealth, path_of, read_health
 from paceline.records.store.index import RecordIndex
 from paceline.records.store.proofs import read_reports
@@ -31,6 +32,7 @@ from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.stores import load_stores, published_ids, stores
 
 if TYPE_CHECKING:  # jinja2 is imported by who renders
+    from paceline.analysis.points import Point
     from paceline.report.site.data import SiteInput
 
 
@@ -122,7 +124,7 @@ def _write(
     new = index.without(list(chain.from_iterable(map(record_paths, given.stores))))
     if processes > 1 and len(new) > 1:
         progress.counting(make_indexes(index, new, processes), f"of {number_of(len(new), 'new record')} read")
-    with without_collection():
+    with without_collection(staying=True):
         loaded = load_stores(given.results, progress.reading(index.read), published=given.published)
         shown = replace(
             site_input(loaded),
@@ -147,14 +149,25 @@ def site_input(loaded: Loaded) -> SiteInput:
     """Return records with the claims that they decide, and the suites that are known here."""
     from paceline.analysis.claims.headlines import ledger  # noqa: PLC0415 - statistics only here
     from paceline.analysis.claims.results import evaluate, with_own_suites  # noqa: PLC0415 - as above
+    from paceline.analysis.points import points_of  # noqa: PLC0415 - as above
     from paceline.records.origin.provenance import suite_facts  # noqa: PLC0415 - as above
     from paceline.report.site.build import SiteInput  # noqa: PLC0415 - jinja only here
 
-    suites = suite_facts(load_suite(path) for _, path in sorted(content.suite_files().items()))
-    found = evaluate(loaded.records, with_own_suites(suites, loaded.records))
+    techniques = cache(content.techniques)  # of a family once, and not once a suite
+    files = sorted(content.suite_files().items())
+    suites = suite_facts(load_suite(path, techniques=techniques) for _, path in files)
+    points: dict[str, list[Point]] = {}
+
+    def points_in(record: RunRecord) -> list[Point]:
+        return points.setdefault(
+            record.run_id, points_of(record)
+        )  # asked for once by claims, and by pages again
+
+    found = evaluate(loaded.records, with_own_suites(suites, loaded.records), points_in)
     papers = load_papers()
     return SiteInput(
         loaded=loaded,
+        points=points,
         ledger=ledger(papers, found).rows,
         bounds=[c for c in found if c.paper not in papers],
         suites=[s for s in suites if not s["suite"].startswith("calibration/")],

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,14 +32,14 @@ from paceline.records.format.contracts import mistold
 from paceline.records.format.limits import said
 from paceline.records.format.record import Event, Measurement, MetricId, Run, parse_line
 from paceline.records.format.record_file import (
+    MEMBER_BYTES,
     PARTIAL,
     Member,
-    members_of,
     open_plain,
     present_form,
-    read_piece,
+    read_around,
 )
-from paceline.records.store.folder import Place, RunRecord, read_placed
+from paceline.records.store.folder import Place, Places, RunRecord, read_placed
 
 SUFFIX = ".lines"
 READERS, LIBRARIES = ("base", "records"), ("pydantic", "pydantic-core")
@@ -71,6 +71,8 @@ SELDOM: Mapping[str, Any] = {
     "correctness": None,
 }
 """Fields that an index keeps where a measurement has them and its line is short, each with its default."""
+MOST_HELD = 2 * MEMBER_BYTES
+"""Bytes that are held of a file at most, in which the next lines may be: a file of one large member is not held."""
 LARGE, MOST_BYTES = "large", 8000
 """Names these fields where they stay in their line, since it is longer than that."""
 
@@ -89,6 +91,8 @@ class Lines:
 
     def __init__(self, path: Path, stamp: Stamp, members: Sequence[Member] = ()) -> None:
         self.path, self._stamp, self._members = path, stamp, members
+        self._held: tuple[int, bytes] = 0, b""
+        """Where something begins that was read for a line before, and its bytes: most often the next line is in it."""
 
     def read(self, place: Place) -> Run | Measurement | Event:
         """Read and check a line.
@@ -99,12 +103,22 @@ class Lines:
         with open_plain(self.path) as file:  # not kept open: a store may have very many files
             if stamp_of(file.fileno()) != self._stamp:
                 raise UserError("the record file was changed while it was read", where=str(self.path))
-            text = read_piece(file, self.path, self._members, place)
+            found = self._held
+            if not _covers(found, place):
+                found = read_around(file, self.path, self._members, place)
+                self._held = found if len(found[1]) <= MOST_HELD else (0, b"")
+        at = place[0] - found[0]
+        text = found[1][at : at + place[1]]
         try:
             return parse_line(text)
         except ValueError as error:
             where = f"{self.path}, byte {place[0]} of its lines"
             raise UserError(f"not a legal record line: {said(error)}", where=where) from error
+
+
+def _covers(held: tuple[int, bytes], place: Place) -> bool:
+    """Say whether bytes that begin somewhere have a line in them."""
+    return held[0] <= place[0] and place[0] + place[1] <= held[0] + len(held[1])
 
 
 class Indexed:
@@ -121,6 +135,11 @@ class Indexed:
     def __init__(self, case: SimpleNamespace, row: list[Any], lines: Lines) -> None:
         self._case, self._row, self._lines = case, row, lines
         self._whole: Measurement | None = None
+
+    @property
+    def series(self) -> Hashable:
+        """Return what all launches of its case have for this metric, as ``folder.series_of`` does."""
+        return id(self._case)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -279,15 +298,11 @@ class RecordIndex:
             sha256=found["sha256"],
         )
 
-    def _keep(self, entry: Path, stamp: Stamp, record: RunRecord, places: dict[str, list[Place]]) -> None:
+    def _keep(self, entry: Path, stamp: Stamp, record: RunRecord, places: Places) -> None:
         """Keep an index whole or not at all; a folder that cannot be written costs time, and nothing else."""
-        try:
-            members = members_of(record.path)
-        except (OSError, UserError):  # it was changed or removed meanwhile
-            return
         cases, metrics, series = _Table(), _Table(), _Table()
         rows = []
-        for m, place in zip(record.measurements, places["measurement"], strict=True):
+        for m, place in zip(record.measurements, places.measurements, strict=True):
             case = cases.number((id(m.params), id(m.options), *_of_case(m)), lambda: _case_of(m))  # noqa: B023
             metric = metrics.number(id(m.metric), m.metric.model_dump)
             number = series.number((case, metric, m.series_key), lambda: [case, metric, m.series_key])  # noqa: B023
@@ -295,7 +310,7 @@ class RecordIndex:
         found = {
             "stamp": stamp,
             "sha256": record.sha256,
-            "members": members,
+            "members": places.members,
             "run": record.run.model_dump(mode="json"),
             "events": [event.model_dump(mode="json") for event in record.events],
             "cases": cases.rows,
