@@ -253,3 +253,24 @@ def test_long_lines_that_lie_together_are_inflated_together(
         m.samples for m in read_record(other.path).measurements
     ]
     assert len(inflated) == len(asked) // 2 + 1
+
+
+def test_large_fields_of_an_index_are_read_when_somebody_asks_for_one(
+    store: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    indexed(store)
+    unpacked: list[int] = []
+    real = store_index.zlib.decompress
+
+    def decompress(data: bytes) -> bytes:
+        unpacked.append(len(data))
+        return real(data)
+
+    monkeypatch.setattr(store_index.zlib, "decompress", decompress)
+    records = indexed(store)[1]
+    assert len(unpacked) == len(records)
+    assert [m.value for r in records for m in r.measurements if m.status == "ok"]
+    assert len(unpacked) == len(records)
+    assert all(m.samples and m.correctness for m in records[0].measurements if m.status == "ok")
+    assert len(unpacked) == len(records) + 1
+    assert asked == []
