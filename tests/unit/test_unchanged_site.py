@@ -10,6 +10,8 @@ from datetime import datetime, tzinfo
 from pathlib import Path
 
 import pytest
+from figures import Figures
+from own_time import least_seconds
 from test_page_cache import HOSTS, write
 
 from paceline.cli.publishing import building
@@ -207,6 +209,20 @@ def test_records_that_cannot_be_read_are_told_each_time(place: Path, made: list[
     first, second = build(place), build(place)
     assert [Path(p.path) for p in first.problems] == [path] == [Path(p.path) for p in second.problems]
     assert len(made) == 2
+
+
+@pytest.mark.measured
+def test_a_site_that_is_left_alone_costs_little_beside_its_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: Figures
+) -> None:
+    """Its share grows with what has to be looked at, and falls with every record: this store is a small one."""
+    for number, host in enumerate(HOSTS):
+        write(tmp_path / "results", number, host)
+    monkeypatch.setattr(unchanged, "is_settled", lambda stamp, now_ns: True)
+    built = least_seconds(lambda: build_site(tmp_path / "site", results=tmp_path / "results", reuse=False), 2)
+    left = least_seconds(lambda: build_site(tmp_path / "site", results=tmp_path / "results"))
+    figure("a site that is left alone", left, unit="s", most=1.0)
+    figure("a site that is left alone, of its build", left / built, unit="ratio", most=0.3)
 
 
 WATCHED = """
