@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from paceline.analysis.compare import Comparison
-from paceline.cli.publishing.site import findings_text, site_input, write_charts
+from paceline.cli.publishing.building import site_input
+from paceline.cli.publishing.site import findings_text, write_charts
 from paceline.report.findings.rules import MOST, Finding
 from paceline.report.site.data import Site
 from paceline.report.site.kinds.home import found

@@ -13,7 +13,7 @@ from test_site import Page, record
 
 from paceline.base.errors import UserError
 from paceline.cli import application
-from paceline.cli.publishing.site import measured_tests
+from paceline.cli.publishing.building import measured_tests
 from paceline.records.store.folder import Loaded
 from paceline.records.store.health import FoundHealth, Health, path_of, read_health
 from paceline.report.runs import health

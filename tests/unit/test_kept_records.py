@@ -14,7 +14,7 @@ from test_page_cache import HOSTS, write
 from paceline.cli import application
 from paceline.records.format.record import Measurement
 from paceline.records.store import index as store_index
-from paceline.records.store.folder import Place, RunRecord, record_paths
+from paceline.records.store.folder import Places, RunRecord, record_paths
 from paceline.records.store.index import SUFFIX, RecordIndex
 from paceline.workflows import stores
 
@@ -48,7 +48,7 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     found: list[Path] = []
     real = store_index.read_placed
 
-    def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
+    def read_placed(path: Path) -> tuple[RunRecord, Places]:
         found.append(path)
         return real(path)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import record_factory as factory
@@ -10,8 +12,9 @@ from test_page_cache import HOSTS, write
 
 from paceline.base.errors import UserError
 from paceline.records.format.record import Measurement
+from paceline.records.format.record_file import Member
 from paceline.records.store import index as store_index
-from paceline.records.store.folder import Place, RunRecord, load, read_record, record_paths
+from paceline.records.store.folder import Place, Places, RunRecord, load, read_record, record_paths
 from paceline.records.store.index import SUFFIX, Lines, RecordIndex
 from paceline.report.site.build import SiteInput, render_site
 from paceline.report.site.indexing import make_indexes, writing_jobs
@@ -46,7 +49,7 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     found: list[Path] = []
     real = store_index.read_placed
 
-    def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
+    def read_placed(path: Path) -> tuple[RunRecord, Places]:
         found.append(path)
         return real(path)
 
@@ -225,3 +228,49 @@ def test_no_file_stays_open(store: Path) -> None:
     _, again = indexed(store)
     assert all(m.samples for r in again for m in r.measurements if m.status == "ok")
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_long_lines_that_lie_together_are_inflated_together(
+    store: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inflated: list[Place] = []
+    real = store_index.read_around
+
+    def around(file: BinaryIO, path: Path, members: Sequence[Member], place: Place) -> tuple[int, bytes]:
+        inflated.append(place)
+        return real(file, path, members, place)
+
+    monkeypatch.setattr(store_index, "MOST_BYTES", 10)
+    monkeypatch.setattr(store_index, "read_around", around)
+    indexed(store)
+    one = indexed(store)[1][0]
+    assert [m.samples for m in one.measurements] == [m.samples for m in read_record(one.path).measurements]
+    assert len(asked) > 1
+    assert len(inflated) == 1
+    monkeypatch.setattr(store_index, "MOST_HELD", 0)
+    other = indexed(store)[1][1]
+    assert [m.samples for m in other.measurements] == [
+        m.samples for m in read_record(other.path).measurements
+    ]
+    assert len(inflated) == len(asked) // 2 + 1
+
+
+def test_large_fields_of_an_index_are_read_when_somebody_asks_for_one(
+    store: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    indexed(store)
+    unpacked: list[int] = []
+    real = store_index.zlib.decompress
+
+    def decompress(data: bytes) -> bytes:
+        unpacked.append(len(data))
+        return real(data)
+
+    monkeypatch.setattr(store_index.zlib, "decompress", decompress)
+    records = indexed(store)[1]
+    assert len(unpacked) == len(records)
+    assert [m.value for r in records for m in r.measurements if m.status == "ok"]
+    assert len(unpacked) == len(records)
+    assert all(m.samples and m.correctness for m in records[0].measurements if m.status == "ok")
+    assert len(unpacked) == len(records) + 1
+    assert asked == []

@@ -114,13 +114,14 @@ def _drafts(points: Iterable[Point], metrics: Sequence[str], margin: float | Non
 
 def _adjusted_by_suite(drafts: Sequence[Draft]) -> list[float | None]:
     """Return q-values over all that each suite compares in its run; a metric that it does not compare has its own."""
-    given: dict[tuple[str, str], dict[str, Point]] = {}
-    for point, *_ in drafts:
-        given.setdefault((point.run.run_id, point.suite), {})[point.block] = point
+    given: dict[tuple[str, str], tuple[dict[str, Point], dict[str, None]]] = {}
+    for point, cell, *_ in drafts:
+        points, asked = given.setdefault((point.run.run_id, point.suite), ({}, {}))
+        points[point.block] = point
+        asked[cell.metric] = None
     found: dict[tuple[str, str, str, str, str], float | None] = {}
-    for place, points in given.items():
+    for points, asked in given.values():
         whole = {**next(iter(points.values())).together, **points}
-        asked = dict.fromkeys(cell.metric for p, cell, *_ in drafts if (p.run.run_id, p.suite) == place)
         made = _drafts(whole.values(), list(asked), None)
         by_metric: dict[str, list[Draft]] = {}
         for draft in made:

@@ -6,13 +6,14 @@ launches. Points of different host class, contract, image class or scale never m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.base.families.family import MOST_HEADLINE, is_missed, load_family
 from paceline.records.format.record import Measurement, Run
 from paceline.records.store.folder import RunRecord
+from paceline.records.store.launches import series_of
 from paceline.stats.estimates import (
     CONFIDENCE,
     Estimate,
@@ -203,35 +204,37 @@ def points_of(record: RunRecord) -> list[Point]:
     baselines = {s["suite"]: s.get("baseline", "") for s in record.run.suites}
     flags = () if record.run.fixed_seed is None else (FIXED_SEED,)
     points: dict[tuple[str, str], Point] = {}
-    launches: dict[tuple[str, str], int] = {}
+    series: dict[Hashable, tuple[Point, list[int], Cell | None]] = {}
+    launches: dict[tuple[str, str], list[int]] = {}
     absent: list[Measurement] = []
     for m in record.measurements:
-        key, launch = (m.suite, m.block), m.launch
-        if launch >= launches.get(key, 0):
-            launches[key] = launch + 1
+        launch, value, which = m.launch, m.value, series_of(m)
+        known = series.get(which)
+        if known is None:
+            key = (m.suite, m.block)
+            point = points.get(key)
+            if point is None:
+                point = points[key] = _point_of(m, record.run, baselines.get(m.suite, ""))
+            known = series[which] = point, launches.setdefault(key, [0]), None
+        point, most, cell = known
+        if launch >= most[0]:
+            most[0] = launch + 1
         if m.absent:
             absent.append(m)
-        point = points.get(key)
-        if point is None:
-            point = points[key] = Point(
-                run=record.run,
-                suite=m.suite,
-                suite_version=m.suite_version,
-                family=m.family,
-                block=m.block,
-                params=m.params,
-                baseline=baselines.get(m.suite, ""),
-            )
-        if m.status != "ok" or m.value is None:
+        if m.status != "ok" or value is None:
             point.failures.setdefault(m.label, []).append(m)
             continue
-        place = (m.label, m.metric.name)
-        cell = point.cells.get(place)
         if cell is None:
-            cell = point.cells[place] = _cell_of(m)
-        cell.values[launch] = m.value
+            place = (m.label, m.metric.name)
+            cell = point.cells.get(place)
+            if cell is None:
+                cell = point.cells[place] = _cell_of(m)
+                cell.flags.update(flags)
+            series[which] = point, most, cell
+        cell.values[launch] = value
         cell.samples.sources[launch] = m
-        cell.flags.update(m.flags, flags)
+        if m.flags:
+            cell.flags.update(m.flags)
         cell.measurements.append(m)
     for m in absent:
         _note_missed(points[(m.suite, m.block)], m)
@@ -242,7 +245,7 @@ def points_of(record: RunRecord) -> list[Point]:
     for key, point in points.items():
         looks = looks_of(record.run, point.suite)
         for cell in point.cells.values() if looks else ():
-            cell.until_decided, cell.confidence = True, 1 - level_after(looks, launches[key])
+            cell.until_decided, cell.confidence = True, 1 - level_after(looks, launches[key][0])
         wrong = {label for label, failed in point.failures.items() if any(m.status in WRONG for m in failed)}
         point.cells = {key: cell for key, cell in point.cells.items() if key[0] not in wrong}
         point.together = {block: p for (suite, block), p in points.items() if suite == point.suite}
@@ -257,6 +260,19 @@ def _note_missed(point: Point, measurement: Measurement) -> None:
             point.cells[place].missed.add(measurement.launch)
         elif is_missed(reason):
             point.never.add(place)
+
+
+def _point_of(measurement: Measurement, run: Run, baseline: str) -> Point:
+    """Return the point of a measurement, which holds no number yet."""
+    return Point(
+        run=run,
+        suite=measurement.suite,
+        suite_version=measurement.suite_version,
+        family=measurement.family,
+        block=measurement.block,
+        params=measurement.params,
+        baseline=baseline,
+    )
 
 
 def disturbed_launches(record: RunRecord) -> dict[str, dict[int, Mapping[str, Any]]]:

@@ -192,7 +192,7 @@ def _technique_files(family: str) -> list[tuple[Path, str]]:
                 for path in sorted(folder.glob("*.py"))
                 if not path.name.startswith("_")
             ]
-    for entry in _entry_points():
+    for entry in entry_points():
         specification = util.find_spec(entry.value.partition(":")[0])
         if specification is not None and specification.origin:
             files.append((Path(specification.origin), specification.name))
@@ -200,8 +200,8 @@ def _technique_files(family: str) -> list[tuple[Path, str]]:
 
 
 @cache
-def _entry_points() -> tuple[metadata.EntryPoint, ...]:
-    """Return what installed packages declare: finding it reads the metadata of every package."""
+def entry_points() -> tuple[metadata.EntryPoint, ...]:
+    """Return the techniques that installed packages declare: finding them reads the metadata of every package."""
     return tuple(metadata.entry_points(group=ENTRY_POINT_GROUP))
 
 

@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from scipy.special import stdtrit
-
 from paceline.base.counting import number_of
 
 FIRST_LAUNCHES = 3
@@ -63,6 +61,9 @@ class Design:
 
     def critical(self, level: float) -> list[float]:
         """Return two-sided quantiles of Student's t at a level for 2, 3, … launches up to the most, to four digits."""
+        # half a second, which no command pays for knowing how many launches may be asked for
+        from scipy.special import stdtrit  # noqa: PLC0415
+
         return [round(float(stdtrit(n - 1, 1 - level / 2)), 4) for n in range(2, self.looks[-1] + 1)]
 
 

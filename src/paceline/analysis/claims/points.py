@@ -138,19 +138,26 @@ class Measured:
 
 
 def places_of(
-    records: Iterable[RunRecord], suites: Sequence[Mapping[str, Any]]
+    records: Iterable[RunRecord],
+    suites: Sequence[Mapping[str, Any]],
+    points_in: Callable[[RunRecord], Sequence[Point]] = points_of,
 ) -> dict[str, list[list[Point]]]:
     """Return the points of each suite by place, of its newest version that was measured; newest first.
 
     A place is a host class, a runner and an image. An older version of a suite decides nothing once a newer one was
     measured anywhere: its labels may stand for other settings.
+
+    Args:
+        records: Runs.
+        suites: Facts of the suites.
+        points_in: Gives the points of a run.
     """
     families = {facts["suite"]: facts.get("family") for facts in suites}
     places: dict[str, dict[tuple[str | None, ...], list[Point]]] = {}
     for record in sorted(records, key=lambda r: r.run_id, reverse=True):
         if record.run.reason in OFF_BOARD_REASONS:
             continue
-        for point in points_of(record):
+        for point in points_in(record):
             if families.get(point.suite) == point.family:
                 place = places.setdefault(point.suite, {}).setdefault(place_of(point), [])
                 place.append(with_defaults(point))

@@ -8,7 +8,7 @@ worth, ``headlines`` what follows for the paper.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -30,7 +30,7 @@ from paceline.analysis.claims.verdicts import (
     order_of,
 )
 from paceline.analysis.evidence import OFF_BOARD_REASONS, PointKey
-from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point, compared, grade_of
+from paceline.analysis.points import LEADERBOARD_LAUNCHES, Point, compared, grade_of, points_of
 from paceline.base.counting import number_of
 from paceline.base.families.family import Family, family_names, load_family
 from paceline.records.store.folder import RunRecord
@@ -108,14 +108,19 @@ class ClaimResult:
         return "met" if all(p.met for p in self.premises) else "not met"
 
 
-def evaluate(records: Iterable[RunRecord], suites: Sequence[Mapping[str, Any]]) -> list[ClaimResult]:
+def evaluate(
+    records: Iterable[RunRecord],
+    suites: Sequence[Mapping[str, Any]],
+    points: Callable[[RunRecord], Sequence[Point]] = points_of,
+) -> list[ClaimResult]:
     """Evaluate every claim of some suites where it was last measured with enough launches, else where it was last.
 
     Args:
         records: Runs, in any order.
         suites: Facts of suites (``suite``, ``family``, ``claims``), such as ``provenance.suite_facts`` gives.
+        points: Gives the points of a run.
     """
-    places = places_of(records, suites)
+    places = places_of(records, suites, points)
     return [
         _evaluate_one(claim, facts["suite"], load_family(facts["family"]), places.get(facts["suite"], []))
         for facts in suites

@@ -12,7 +12,8 @@ from paceline.base.counting import number_of
 from paceline.base.errors import EXIT_OK, UserError
 from paceline.cli.measuring.run import describe_plan, say_failures
 from paceline.cli.options import launch_options, machine_options, results_option, warn
-from paceline.cli.publishing.site import build_site, default_output
+from paceline.cli.publishing.building import build_site
+from paceline.cli.publishing.site import default_output
 from paceline.drivers.execute import Outcome
 from paceline.records.store.folder import load, read_record
 from paceline.report.summaries.decided import board_points, summarise, summary_lines

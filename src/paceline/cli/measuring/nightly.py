@@ -13,7 +13,8 @@ from paceline.base.errors import EXIT_OK
 from paceline.base.units import format_duration
 from paceline.cli.measuring.estimates import time_text
 from paceline.cli.options import json_option, print_json, results_option, warn
-from paceline.cli.publishing.site import build_site, default_output
+from paceline.cli.publishing.building import build_site
+from paceline.cli.publishing.site import default_output
 from paceline.records.earlier_runs import plan_estimate
 from paceline.records.origin.ancestry import ancestry_of
 from paceline.spec.plans.plan import part_of

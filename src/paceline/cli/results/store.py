@@ -19,6 +19,7 @@ from paceline.records.format.record_file import run_id_of
 from paceline.records.identity import utc
 from paceline.records.store import folder as records
 from paceline.records.store import integrity, merging
+from paceline.records.store.launches import status_counts
 from paceline.records.store.lookup import find_run
 from paceline.records.store.repair import repair as repair_manifest
 from paceline.records.store.storage import check_writable, resume_command
@@ -56,7 +57,7 @@ def list_runs(partial: bool, results: Path | None, as_json: bool) -> None:
                 "started": record.run.started,
                 "runner": record.run.runner.get("name"),
                 "suites": [s["suite"] for s in record.run.suites],
-                "statuses": dict(records.status_counts(record)),
+                "statuses": dict(status_counts(record)),
                 "measurements": dict(Counter(m.status for m in record.measurements)),
                 "sealed": record.sealed,
                 "file": str(record.path),

@@ -105,14 +105,18 @@ def open_plain(path: Path) -> io.FileIO:
     return io.FileIO(descriptor, "rb")
 
 
-def lines_of(path: Path) -> Iterator[bytes]:
+def lines_of(path: Path, members: list[Member] | None = None) -> Iterator[bytes]:
     """Read the lines of a record file, with their ends, whether it is compressed or not.
+
+    Args:
+        path: The file.
+        members: Gets the beginning of each member of a compressed file, once all lines are read.
 
     Raises:
         UserError: The file cannot be read, is damaged, or is beyond the bounds.
     """
     rest, number, size = b"", 0, 0
-    for chunk in _chunks(path):
+    for chunk in _chunks(path, members):
         size += len(chunk)
         if size > MAX_RECORD_BYTES:
             raise UserError(f"the content is larger than {MAX_RECORD_BYTES} bytes", where=str(path))
@@ -156,24 +160,19 @@ def digest_of(path: Path) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
-def members_of(path: Path) -> list[Member]:
-    """Return where the members of a compressed record begin; none of a plain one. Raises as ``lines_of``."""
-    found: list[Member] = []
-    if is_packed(path):
-        with open_plain(path) as file:
-            for _ in _inflated(file, path, found):
-                pass
-    return found
-
-
-def read_piece(file: BinaryIO, path: Path, members: Sequence[Member], place: tuple[int, int]) -> bytes:
-    """Read a piece of the content of an open record file.
+def read_around(
+    file: BinaryIO, path: Path, members: Sequence[Member], place: tuple[int, int]
+) -> tuple[int, bytes]:
+    """Read a piece of the content of an open record file with what has to be read for it.
 
     Args:
         file: The file.
         path: Its path.
-        members: What ``members_of`` gave.
+        members: What ``lines_of`` gave.
         place: Where the piece begins in the content, and how many bytes it has.
+
+    Returns:
+        Where in the content that begins which was read, and its bytes: most often those of a whole member.
 
     Raises:
         UserError: The file is damaged there.
@@ -181,7 +180,7 @@ def read_piece(file: BinaryIO, path: Path, members: Sequence[Member], place: tup
     offset, length = place
     if not is_packed(path):
         file.seek(offset)
-        return file.read(length)
+        return offset, file.read(length)
     members = members or [(0, 0)]
     begin, at = members[bisect_right(members, offset, key=itemgetter(0)) - 1]
     file.seek(at)
@@ -190,7 +189,7 @@ def read_piece(file: BinaryIO, path: Path, members: Sequence[Member], place: tup
         data += chunk
         if len(data) >= offset - begin + length:
             break
-    return bytes(data[offset - begin : offset - begin + length])
+    return begin, bytes(data)
 
 
 def pack(content: bytes) -> bytes:
@@ -268,11 +267,11 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
+def _chunks(path: Path, members: list[Member] | None = None) -> Iterator[bytes]:
     try:
         with open_plain(path) as file:
             if is_packed(path):
-                yield from _inflated(file, path)
+                yield from _inflated(file, path, members)
                 return
             while chunk := file.read(_CHUNK_BYTES):
                 yield chunk

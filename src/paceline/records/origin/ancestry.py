@@ -31,18 +31,39 @@ def ancestry_of(runs: Iterable[Run], root: Path | None = None) -> IsAncestor:
         runs: Whose commits may be asked about.
         root: A folder of the repository; None for the checkout that this package runs from.
     """
-    named = {str(r.code.get("commit")) for r in runs}
-    commits = sorted(c for c in named if FULL_NAME.fullmatch(c))
-    folder = root or content.checkout_root()
-    if folder is None or len(commits) < 2:
-        return unknown
-    bits = _ancestors(_parents(folder, commits), commits)
+    commits = commits_of(runs)
+    bits = _known(commits, root)
     places = {commit: place for place, commit in enumerate(commits)}
+    if not bits:
+        return unknown
 
     def is_ancestor(commit: str, other: str) -> bool:
         return commit != other and commit in places and bool(bits.get(other, 0) >> places[commit] & 1)
 
     return is_ancestor
+
+
+def commits_of(runs: Iterable[Run]) -> list[str]:
+    """Return the commits that runs name in full, each once and in order."""
+    return sorted({c for r in runs if FULL_NAME.fullmatch(c := str(r.code.get("commit")))})
+
+
+def known_of(commits: Sequence[str], root: Path | None = None) -> dict[str, int]:
+    """Return of each of some commits which of them it has among its ancestors or is: bit i for the i-th.
+
+    Args:
+        commits: Full names, each once.
+        root: As for ``ancestry_of``; without a repository, and of one commit, nothing is known.
+    """
+    bits = _known(commits, root)
+    return {commit: bits[commit] for commit in commits} if bits else {}
+
+
+def _known(commits: Sequence[str], root: Path | None) -> dict[str, int]:
+    folder = root or content.checkout_root()
+    if folder is None or len(commits) < 2:
+        return {}
+    return _ancestors(_parents(folder, commits), commits)
 
 
 def _ancestors(parents: dict[str, list[str]], commits: Sequence[str]) -> dict[str, int]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +28,7 @@ from paceline.records.format.record_file import (
     PACKED,
     PARTIAL,
     PLAIN,
+    Member,
     Problem,
     lines_of,
     packed_form,
@@ -107,12 +107,6 @@ class Loaded:
         raise no_such_run(name, [r.run_id for r in runs[-8:]])
 
 
-def status_counts(record: RunRecord) -> Counter[str]:
-    """Count the cases and launches of a run by status, as the run itself does; the metrics of one are one."""
-    seen = {(m.suite, m.block, m.label, m.launch): m.status for m in record.measurements}
-    return Counter(seen.values())
-
-
 def no_such_run(name: str, newest: Sequence[str]) -> UserError:
     """Return what tells a person that no run is called so.
 
@@ -183,8 +177,18 @@ def read_record(path: Path) -> RunRecord:
     return read_placed(path)[0]
 
 
-def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
-    """Read one record file, and return beside it the places of its lines by their kind, in order.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where things stand in a record file."""
+
+    measurements: list[Place] = field(default_factory=list)
+    """Of the lines with measurements, in order."""
+    members: list[Member] = field(default_factory=list)
+    """Of a compressed file."""
+
+
+def read_placed(path: Path) -> tuple[RunRecord, Places]:
+    """Read one record file, and return beside it where its measurements stand.
 
     Raises:
         UserError: As ``read_record``.
@@ -196,11 +200,11 @@ def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
     events: list[Event] = []
     seen: set[str] = set()
     told: dict[tuple[str, int], str | None] = {}
-    places: dict[str, list[Place]] = {"run": [], "measurement": [], "event": []}
+    places = Places()
     sealed = False
     offset = 0
     lines = RepeatedLines()
-    for number, raw in enumerate(lines_of(path), start=1):
+    for number, raw in enumerate(lines_of(path, places.members), start=1):
         try:
             line = lines.parse(raw)
         except ValueError as error:
@@ -213,6 +217,7 @@ def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
         if isinstance(line, Measurement):
             seen.add(line.record_id)
             measurements.append(line)
+            places.measurements.append((offset, len(raw)))
         elif isinstance(line, Run):
             run = line
         else:
@@ -222,7 +227,6 @@ def read_placed(path: Path) -> tuple[RunRecord, dict[str, list[Place]]]:
                     raise UserError("the content does not fit the seal", where=f"{path}:{number}")
             events.append(line)
         digest.update(raw)
-        places[line.line].append((offset, len(raw)))
         offset += len(raw)
     if run is None:
         raise UserError("the file has no run line", where=str(path))

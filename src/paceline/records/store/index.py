@@ -1,17 +1,19 @@
 """What is read of a record file again and again, without reading the file again.
 
-An index in a cache has a sealed file's run and events, and of each measurement the names, the value, the samples of a
-short line and the place of the line. It belongs to a file as an entry of a version-control tool's index does: by its
-path, size, times and number. Whoever asks a measurement for more than the index has (accounts, proofs) gets it from
-the line itself, which is read then and checked as always. An index that was damaged, or made by other code that reads
-records, is made anew from the file. It serves who shows records; what checks, merges or writes them reads the files.
+An index in a cache has a sealed file's run and events, and of each measurement the names, the value and the place of
+the line. Behind them it has the samples and other large fields of short lines, in a part that is read when somebody
+asks for one of them: few do, of few records. An index belongs to a file as an entry of a version-control tool's does:
+by its path, size, times and number. Whoever asks a measurement for more than the index has (proofs, fields of long
+lines) gets it from the line itself, which is read then and checked as always. An index that was damaged, or made by
+other code that reads records, is made anew from the file. It serves who shows records; what checks, merges or writes
+them reads the files.
 """
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,14 +34,14 @@ from paceline.records.format.contracts import mistold
 from paceline.records.format.limits import said
 from paceline.records.format.record import Event, Measurement, MetricId, Run, parse_line
 from paceline.records.format.record_file import (
+    MEMBER_BYTES,
     PARTIAL,
     Member,
-    members_of,
     open_plain,
     present_form,
-    read_piece,
+    read_around,
 )
-from paceline.records.store.folder import Place, RunRecord, read_placed
+from paceline.records.store.folder import Place, Places, RunRecord, read_placed
 
 SUFFIX = ".lines"
 READERS, LIBRARIES = ("base", "records"), ("pydantic", "pydantic-core")
@@ -71,6 +73,8 @@ SELDOM: Mapping[str, Any] = {
     "correctness": None,
 }
 """Fields that an index keeps where a measurement has them and its line is short, each with its default."""
+MOST_HELD = 2 * MEMBER_BYTES
+"""Bytes that are held of a file at most, in which the next lines may be: a file of one large member is not held."""
 LARGE, MOST_BYTES = "large", 8000
 """Names these fields where they stay in their line, since it is longer than that."""
 
@@ -85,10 +89,22 @@ class Lines:
         path: The file.
         stamp: What it was when its index was made.
         members: Where its compressed pieces begin; none of a plain file.
+        seldom: Of each measurement the fields that may be large, as ``_keep`` writes them.
     """
 
-    def __init__(self, path: Path, stamp: Stamp, members: Sequence[Member] = ()) -> None:
+    def __init__(self, path: Path, stamp: Stamp, members: Sequence[Member] = (), seldom: bytes = b"") -> None:
         self.path, self._stamp, self._members = path, stamp, members
+        self._packed = seldom
+        self._seldom: list[Mapping[str, Any]] | None = None
+        self._held: tuple[int, bytes] = 0, b""
+        """Where something begins that was read for a line before, and its bytes: most often the next line is in it."""
+
+    def seldom(self, number: int) -> Mapping[str, Any]:
+        """Return what the index has of the large fields of a measurement, by its number in the file."""
+        if self._seldom is None:
+            self._seldom = cast(list[Mapping[str, Any]], from_json(zlib.decompress(self._packed)))
+            self._packed = b""
+        return self._seldom[number]
 
     def read(self, place: Place) -> Run | Measurement | Event:
         """Read and check a line.
@@ -99,7 +115,12 @@ class Lines:
         with open_plain(self.path) as file:  # not kept open: a store may have very many files
             if stamp_of(file.fileno()) != self._stamp:
                 raise UserError("the record file was changed while it was read", where=str(self.path))
-            text = read_piece(file, self.path, self._members, place)
+            found = self._held
+            if not _covers(found, place):
+                found = read_around(file, self.path, self._members, place)
+                self._held = found if len(found[1]) <= MOST_HELD else (0, b"")
+        at = place[0] - found[0]
+        text = found[1][at : at + place[1]]
         try:
             return parse_line(text)
         except ValueError as error:
@@ -107,20 +128,31 @@ class Lines:
             raise UserError(f"not a legal record line: {said(error)}", where=where) from error
 
 
+def _covers(held: tuple[int, bytes], place: Place) -> bool:
+    """Say whether bytes that begin somewhere have a line in them."""
+    return held[0] <= place[0] and place[0] + place[1] <= held[0] + len(held[1])
+
+
 class Indexed:
     """A measurement whose line is read when somebody asks for more than its index has.
 
     Args:
         case: The fields that all launches of its case share.
-        row: Its row of the index: number of the case, place of its line, fields that may be large, fields of its own.
+        row: Its row of the index: number of the case, place of its line, fields of its own.
+        number: Of the measurement in its file.
         lines: Of its file.
     """
 
-    __slots__ = ("_case", "_lines", "_row", "_whole")
+    __slots__ = ("_case", "_lines", "_number", "_row", "_whole")
 
-    def __init__(self, case: SimpleNamespace, row: list[Any], lines: Lines) -> None:
-        self._case, self._row, self._lines = case, row, lines
+    def __init__(self, case: SimpleNamespace, row: list[Any], number: int, lines: Lines) -> None:
+        self._case, self._row, self._number, self._lines = case, row, number, lines
         self._whole: Measurement | None = None
+
+    @property
+    def series(self) -> Hashable:
+        """Return what all launches of its case have for this metric, as ``folder.series_of`` does."""
+        return id(self._case)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -133,8 +165,8 @@ class Indexed:
         return getattr(self._whole, name)
 
 
-_KEPT, _FIRST_OWN = 3, 4
-"""Where in a row of an index stand the fields that may be large, and where the measurement's own fields begin."""
+_FIRST_OWN = 3
+"""Where in a row of an index the measurement's own fields begin."""
 
 
 def _own(at: int) -> property:
@@ -150,7 +182,7 @@ def _seldom_there(name: str) -> property:
     """Return the property whose value is kept, is read from its line where that is long, or has its default."""
 
     def value(measurement: Indexed) -> Any:
-        kept = measurement._row[_KEPT]
+        kept = measurement._lines.seldom(measurement._number)
         if name in kept.get(LARGE, ()):
             return measurement.__getattr__(name)
         return kept.get(name, SELDOM[name])
@@ -253,12 +285,13 @@ class RecordIndex:
         digest, payload = data[:32], data[32:]
         if digest != sha256(payload).digest():
             return None
-        found = from_json(zlib.decompress(payload))
+        middle = 8 + int.from_bytes(payload[:8], "big")
+        found = from_json(zlib.decompress(payload[8:middle]))
         if found["stamp"] != stamp:
             return None
         with suppress(OSError):
             os.utime(entry)  # it was asked for: see ``prune_to``
-        lines = Lines(path, stamp, found["members"])
+        lines = Lines(path, stamp, found["members"], payload[middle:])
         run = Run.model_validate(found["run"])
         metrics = [MetricId.model_construct(**metric) for metric in found["metrics"]]
         cases = [case | {"run_id": run.run_id} for case in found["cases"]]
@@ -272,30 +305,28 @@ class RecordIndex:
             path=path,
             run=run,
             measurements=tuple(
-                cast(Measurement, Indexed(shared[row[0]], row, lines)) for row in found["lines"]
+                cast(Measurement, Indexed(shared[row[0]], row, number, lines))
+                for number, row in enumerate(found["lines"])
             ),
             events=tuple(Event.model_construct(**event) for event in found["events"]),
             sealed=True,
             sha256=found["sha256"],
         )
 
-    def _keep(self, entry: Path, stamp: Stamp, record: RunRecord, places: dict[str, list[Place]]) -> None:
+    def _keep(self, entry: Path, stamp: Stamp, record: RunRecord, places: Places) -> None:
         """Keep an index whole or not at all; a folder that cannot be written costs time, and nothing else."""
-        try:
-            members = members_of(record.path)
-        except (OSError, UserError):  # it was changed or removed meanwhile
-            return
         cases, metrics, series = _Table(), _Table(), _Table()
-        rows = []
-        for m, place in zip(record.measurements, places["measurement"], strict=True):
+        rows, seldom = [], []
+        for m, place in zip(record.measurements, places.measurements, strict=True):
             case = cases.number((id(m.params), id(m.options), *_of_case(m)), lambda: _case_of(m))  # noqa: B023
             metric = metrics.number(id(m.metric), m.metric.model_dump)
             number = series.number((case, metric, m.series_key), lambda: [case, metric, m.series_key])  # noqa: B023
-            rows.append([number, *place, _short_fields(m, place[1]), *_of_launch(m)])
+            rows.append([number, *place, *_of_launch(m)])
+            seldom.append(_short_fields(m, place[1]))
         found = {
             "stamp": stamp,
             "sha256": record.sha256,
-            "members": members,
+            "members": places.members,
             "run": record.run.model_dump(mode="json"),
             "events": [event.model_dump(mode="json") for event in record.events],
             "cases": cases.rows,
@@ -303,7 +334,8 @@ class RecordIndex:
             "series": series.rows,
             "lines": rows,
         }
-        payload = zlib.compress(to_json(found), 1)
+        first = zlib.compress(to_json(found), 1)
+        payload = b"".join((len(first).to_bytes(8, "big"), first, zlib.compress(to_json(seldom), 1)))
         temporary = entry.with_name(f"{entry.name}.{os.getpid()}")
         try:
             self.folder.mkdir(self.mode, parents=True, exist_ok=True)

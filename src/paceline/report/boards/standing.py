@@ -102,10 +102,15 @@ def select(records: Iterable[RunRecord], usable: Usable | None = None) -> Select
     return Selection(boards=tuple(_board(groups[k]) for k in keys), problems=tuple(problems))
 
 
-def usable_points(record: RunRecord) -> tuple[list[Point], list[str]]:
-    """Return a record's points that can be shown, and what is wrong with the others or was left out of these."""
+def usable_points(record: RunRecord, found: Iterable[Point] | None = None) -> tuple[list[Point], list[str]]:
+    """Return a record's points that can be shown, and what is wrong with the others or was left out of these.
+
+    Args:
+        record: The record.
+        found: Its points, where somebody has them already; metrics that are unknown leave them.
+    """
     points, problems = [], []
-    for point in points_of(record):
+    for point in points_of(record) if found is None else found:
         problems += leave_unknown_out(point)
         problem = unusable(point)
         if problem == "":

@@ -6,6 +6,7 @@ numbers give the same bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -233,7 +234,7 @@ def _dot_labels(dots: Sequence[Dot], x_axis: Axis, y_axis: Axis) -> list[str]:
             if left >= x_axis.begin and left + width <= x_axis.end + 8
         ] or [(x_axis.end - width, y, False)]
         boxes = [(left, middle - 7, left + width, middle + 7) for left, middle, _ in places]
-        best = min(range(len(boxes)), key=lambda i: (sum(_covered(boxes[i], other) for other in taken), i))
+        best = _least_covered(boxes, taken)
         taken.append(boxes[best])
         left, middle, is_far = places[best]
         if is_far:
@@ -243,7 +244,27 @@ def _dot_labels(dots: Sequence[Dot], x_axis: Axis, y_axis: Axis) -> list[str]:
     return found
 
 
-def _covered(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> float:
+Box = tuple[float, float, float, float]
+"""Left, upper, right and lower end."""
+
+
+def _least_covered(boxes: Sequence[Box], taken: Sequence[Box]) -> int:
+    """Return the number of the box that others cover least, of several the first: most often the first that is free."""
+    best, least = 0, math.inf
+    for number, box in enumerate(boxes):
+        covered = 0.0
+        for other in taken:
+            covered += _covered(box, other)
+            if covered >= least:  # areas only add up
+                break
+        else:
+            best, least = number, covered
+            if least == 0:
+                break
+    return best
+
+
+def _covered(a: Box, b: Box) -> float:
     """Return the area that two boxes share."""
     return max(0.0, min(a[2], b[2]) - max(a[0], b[0])) * max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from paceline.analysis.points import Point
 from paceline.base.units import format_quantity
@@ -17,12 +17,15 @@ from paceline.stats.estimates import median
 
 Curve = list[tuple[float, float]]
 """(x, y), both medians over launches, in the order of the run."""
+Columns = Mapping[str, list[float]]
+"""Name → values of what one launch stored."""
 
 
 def curve_charts(point: Point, names: Sequence[str]) -> list[Chart]:
     """Return a chart for each curve of the family and each axis over which some technique has one."""
     colour = large.colours(names, point.baseline)
     found: list[Chart] = []
+    launches = _launches(point)
     for spec in layout_of(point.family).curves:
         for axis, unit in spec.over:
             drawn = [
@@ -32,7 +35,7 @@ def curve_charts(point: Point, names: Sequence[str]) -> list[Chart]:
                     points=tuple((x, y, None, None) for x, y in curve if x > 0 and y > 0),
                 )
                 for label in point.labels
-                if len(curve := _curve(point, label, spec, axis)) >= 2
+                if len(curve := _curve(launches[label], spec, axis)) >= 2
             ]
             drawn = [s for s in drawn if len(s.points) >= 2]
             if drawn:
@@ -49,9 +52,10 @@ def curve_grid(point: Point) -> Grid:
     """Return the numbers behind the charts: a row for each technique and evaluation, with what is known of it."""
     rows = []
     headers: tuple[str, ...] = ()
+    launches = _launches(point)
     for spec in layout_of(point.family).curves:
         for label in point.labels:
-            columns = [_curve(point, label, spec, axis) for axis, _ in spec.over]
+            columns = [_curve(launches[label], spec, axis) for axis, _ in spec.over]
             if not any(columns):
                 continue
             headers = ("technique", *(axis for axis, _ in spec.over), spec.quantity)
@@ -65,14 +69,16 @@ def curve_grid(point: Point) -> Grid:
     return rows_grid("medians over launches at each evaluation", headers, rows)
 
 
-def _curve(point: Point, label: str, spec: CurveSpec, axis: str) -> Curve:
-    launches = [
-        curve
-        for (name, _), cell in point.cells.items()
-        if name == label
-        for m in cell.measurements
-        if (curve := _columns(m)).keys() >= {spec.quantity, axis}
-    ]
+def _launches(point: Point) -> dict[str, list[Columns]]:
+    """Return what the launches of each technique stored: looked for once, and not for each axis of each curve."""
+    found: dict[str, list[Columns]] = {label: [] for label in point.labels}
+    for (label, _), cell in point.cells.items():
+        found[label] += filter(None, map(_columns, cell.measurements))
+    return found
+
+
+def _curve(stored: Sequence[Columns], spec: CurveSpec, axis: str) -> Curve:
+    launches = [columns for columns in stored if columns.keys() >= {spec.quantity, axis}]
     if not launches:
         return []
     length = min(len(curve[spec.quantity]) for curve in launches)

@@ -14,7 +14,8 @@ from paceline.analysis.claims.results import ClaimResult
 from paceline.analysis.evidence import PointKey
 from paceline.base.counting import number_of
 from paceline.records.format.record import STATUSES, Run
-from paceline.records.store.folder import RunRecord, status_counts
+from paceline.records.store.folder import RunRecord
+from paceline.records.store.launches import status_counts
 from paceline.report.boards.standing import slug
 from paceline.report.claims.headlines import HEADLINE_HEADERS, headline_cells
 from paceline.report.claims.partly import verdict_with_part

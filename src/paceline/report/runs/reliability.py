@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from paceline.analysis.evidence import OFF_BOARD_REASONS
 from paceline.records.format.record import Run
 from paceline.records.store.folder import RunRecord
+from paceline.records.store.launches import last_of_launches
 from paceline.report.html import Cell, Grid, rows_grid
 from paceline.report.runs.page import run_slug
 from paceline.report.tables.results import format_counts
@@ -44,8 +45,7 @@ def endings(records: Iterable[RunRecord]) -> Endings:
         if run.reason in OFF_BOARD_REASONS:
             continue
         runner, hardware = _place(run)
-        launches = {(m.suite, m.block, m.label, m.launch): m for m in record.measurements}
-        for m in launches.values():
+        for m in last_of_launches(record):
             suites.setdefault((m.suite, runner, hardware), Counter())[m.status] += 1
             techniques.setdefault((m.family, m.technique, runner), Counter())[m.status] += 1
             if m.status != "ok":

@@ -40,6 +40,8 @@ class SiteInput:
     """Everything that a site shows."""
 
     loaded: Loaded
+    points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
+    """Run id → the points of its record, of those that somebody has looked for already."""
     ledger: Sequence[LedgerRow] = ()
     bounds: Sequence[ClaimResult] = ()
     """Claims that no paper makes: bounds of the suites' own."""
@@ -72,7 +74,9 @@ class Site:
         self.records = sorted(given.loaded.records, key=lambda r: r.run_id)
         self.runs = [r for r in self.records if r.run.reason != "correction"]
         self.points = {
-            r.run_id: usable_points(r) for r in self.records if r.run.reason not in OFF_BOARD_REASONS
+            r.run_id: usable_points(r, given.points.get(r.run_id))
+            for r in self.records
+            if r.run.reason not in OFF_BOARD_REASONS
         }
         found = select(self.records, self.usable)
         own_first = sorted(found.boards, key=lambda board: board.only_of(given.published))

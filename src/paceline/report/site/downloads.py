@@ -11,7 +11,9 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from paceline.analysis.claims.results import ClaimResult
@@ -181,8 +183,20 @@ def file_grid(found: Sequence[tuple[str, str, Mapping[str, str], int]]) -> Grid:
     return rows_grid("tables of this site", ("table", "measured on", "rows", *KINDS), rows)
 
 
-DataTable = tuple[str, str, str, list[Row], str]
-"""Path without an ending, name, where it was measured, rows, and its badge."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataTable:
+    """A table of a site, whose rows are made when somebody asks."""
+
+    path: str
+    """Without an ending."""
+    name: str
+    place: str
+    """Where it was measured."""
+    num_rows: int
+    rows: Callable[[], list[Row]]
+    badge: str = ""
+    board: Board | None = None
+    """The board whose table it is."""
 
 
 def data_tables(
@@ -190,15 +204,20 @@ def data_tables(
 ) -> list[DataTable]:
     """Return every table of a site: one for each board with its comparisons, and one of all claims."""
     tables = [
-        (
-            f"data/{board.slug}",
-            board.suite,
-            f"{board.runner}, {board.host_class}",
-            board_rows(board, comparisons),
-            f"badges/{board.slug}.svg",
+        DataTable(
+            path=f"data/{board.slug}",
+            name=board.suite,
+            place=f"{board.runner}, {board.host_class}",
+            num_rows=sum(len(point.cells) for point in board.points),
+            rows=partial(board_rows, board, comparisons),
+            badge=f"badges/{board.slug}.svg",
+            board=board,
         )
         for board, comparisons in boards
     ]
     if claims:
-        tables.append(("data/claims", "claims", "all suites", claim_rows(claims), ""))
+        rows = partial(claim_rows, claims)
+        tables.append(
+            DataTable(path="data/claims", name="claims", place="all suites", num_rows=len(claims), rows=rows)
+        )
     return tables

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 from paceline.base.errors import UserError
@@ -14,8 +15,11 @@ MARKER = ".paceline-site"
 """The file by which a folder is known as a site, which the next one may replace."""
 
 
-def write_site(files: Iterator[tuple[str, str | bytes]], target: Path) -> int:
-    """Write a site beside its place, then put it there; an earlier site goes. Return the number of files.
+def write_site(files: Iterator[tuple[str, str | bytes]], target: Path) -> dict[str, str]:
+    """Write a site beside its place, then put it there; an earlier site goes.
+
+    Returns:
+        The name of each file, and the SHA-256 of what it holds.
 
     Raises:
         UserError: The folder holds something that is not a site, or cannot be written.
@@ -25,7 +29,7 @@ def write_site(files: Iterator[tuple[str, str | bytes]], target: Path) -> int:
         return _write(files, target)
 
 
-def _write(files: Iterator[tuple[str, str | bytes]], target: Path) -> int:
+def _write(files: Iterator[tuple[str, str | bytes]], target: Path) -> dict[str, str]:
     if target.exists() and not (target / MARKER).is_file() and (not target.is_dir() or any(target.iterdir())):
         raise UserError(
             "the output folder holds something that is not a site",
@@ -36,13 +40,14 @@ def _write(files: Iterator[tuple[str, str | bytes]], target: Path) -> int:
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        count = 0
+        made = {}
         for name, text in files:
             path = fresh / name
             path.parent.mkdir(parents=True, exist_ok=True)
             # A file's name that is no text may be in it: what cannot be read is named.
-            path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace"))
-            count += 1
+            data = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
+            path.write_bytes(data)
+            made[name] = sha256(data).hexdigest()
         fresh.chmod(0o755)
         if target.exists():
             shutil.rmtree(target)
@@ -50,4 +55,4 @@ def _write(files: Iterator[tuple[str, str | bytes]], target: Path) -> int:
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
-    return count
+    return made

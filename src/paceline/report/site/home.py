@@ -12,7 +12,8 @@ from paceline.analysis.compare import Comparison
 from paceline.base.counting import number_of
 from paceline.base.families.family import load_family
 from paceline.records.format.record import Run
-from paceline.records.store.folder import RunRecord, status_counts
+from paceline.records.store.folder import RunRecord
+from paceline.records.store.launches import status_counts
 from paceline.report.boards.choosing import offers
 from paceline.report.boards.standing import Board
 from paceline.report.html import Cell, Grid, rows_grid

@@ -6,14 +6,14 @@ ledger, so that all mistakes of a file are reported at once, each with its place
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from paceline.base.errors import UserError, UserErrors, expected_one_of
 from paceline.base.families.family import MOST_HEADLINE, Parameter, load_family
-from paceline.base.techniques.technique import valid_name
+from paceline.base.techniques.technique import TechniqueSource, valid_name
 from paceline.spec import content
 from paceline.spec.files.earlier_names import suite_named_today
 from paceline.spec.files.kinds import refuse_other_kinds
@@ -42,12 +42,18 @@ OF_ANY_FAMILY = ("calibration", "tour")
 """Suites below these names have any family: those that measure the harness itself, and those of `make bench`."""
 
 
-def load_suite(path: Path, *, extra: Iterable[Path] = ()) -> Suite:
+def load_suite(
+    path: Path,
+    *,
+    extra: Iterable[Path] = (),
+    techniques: Callable[[str], Mapping[str, TechniqueSource]] | None = None,
+) -> Suite:
     """Read and check a suite file.
 
     Args:
         path: The YAML file.
         extra: Python files with further techniques, given on the command line.
+        techniques: Gives those of a family, where somebody has read them already.
 
     Raises:
         UserErrors: Everything that is wrong with the file, each with ``file:line:key`` and the valid values.
@@ -70,7 +76,9 @@ def load_suite(path: Path, *, extra: Iterable[Path] = ()) -> Suite:
         path=path,
         located=located,
         family=family,
-        sources=content.techniques(model.family, extra=extra),
+        sources=dict(techniques(model.family))
+        if techniques
+        else content.techniques(model.family, extra=extra),
         papers=load_papers(),
     )
     errors = list(_errors(suite))

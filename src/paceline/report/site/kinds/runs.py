@@ -8,7 +8,8 @@ from functools import partial
 from paceline.analysis.compare import compare_points
 from paceline.analysis.evidence import OFF_BOARD_REASONS
 from paceline.analysis.points import uncommitted
-from paceline.records.store.folder import RunRecord, status_counts
+from paceline.records.store.folder import RunRecord
+from paceline.records.store.launches import status_counts
 from paceline.report.boards import page
 from paceline.report.boards.standing import Board
 from paceline.report.runs import page as runs
