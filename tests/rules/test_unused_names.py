@@ -30,6 +30,7 @@ OF_OTHER_TOOLS = "imported"
 """Its metrics are named by the readers of other tools' files, which are records' code."""
 
 
+@pytest.mark.timeout(180)  # parses all source and all tests: eleven seconds where nothing else runs
 def test_every_definition_is_used_somewhere() -> None:
     assert unused_definitions(CODE, USERS, TEXTS) == []
 

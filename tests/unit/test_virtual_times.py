@@ -32,18 +32,21 @@ def points(family: str, operation: str, metric: str) -> list[Point]:
 
 
 @pytest.mark.parametrize(
-    ("family", "operation", "metric"),
-    [("serving", "decode", "decode_time"), ("serving", "overlap", "iteration_time")],
+    ("family", "operation", "metric", "words"),
+    [
+        ("serving", "decode", "decode_time", "simulated decode time"),
+        ("serving", "overlap", "iteration_time", "simulated iteration time"),
+    ],
 )
 def test_a_played_time_is_called_virtual_below_tables_and_in_summaries(
-    family: str, operation: str, metric: str
+    family: str, operation: str, metric: str, words: str
 ) -> None:
     found = points(family, operation, metric)
     summary = summarise(found)
     (table,) = suite_tables(found, [*summary.decided, *summary.undecided])
     assert f"virtual time, which no clock has measured: {metric}" in table.render()
     (effect,) = largest(summary)
-    assert f"the {metric} (virtual) of native" in effect_sentence(summary, effect)
+    assert f"the {words} of native" in effect_sentence(summary, effect)
 
 
 def test_a_measured_time_is_not() -> None:
@@ -51,4 +54,4 @@ def test_a_measured_time_is_not() -> None:
     summary = summarise(found)
     (table,) = suite_tables(found, summary.decided)
     assert "virtual" not in table.render()
-    assert "virtual" not in effect_sentence(summary, largest(summary)[0])
+    assert "the latency of native" in effect_sentence(summary, largest(summary)[0])
