@@ -57,12 +57,14 @@ def test_pages_of_temporaries_are_paid_for_once_and_shown_after_a_trim() -> None
 HOLES = """
 import sys
 import torch
+from paceline.worker.machine import memory
 from paceline.worker.machine.memory import FreeBlocks, keep_freed_memory, peak_bytes, reset_peak
 
 if not keep_freed_memory():
     sys.exit("no glibc")
 torch.set_num_threads(1)
 MIB = 1 << 18  # numbers of four bytes
+SIZES = (100, 400, 1000, 1200, 5000, 20_000, 50_000)
 BETWEEN = [torch.empty(100) for _ in range(50)]
 
 
@@ -100,11 +102,15 @@ for _ in range(8):
 del holes
 print("with holes", needed(None))
 free = FreeBlocks()
-for _ in range(3):
-    print("without", needed(free))
+print("without", min(needed(free) for _ in range(4)))
 carving()
-for _ in range(3):
-    print("beside small ones", needed(free, carving))
+print("beside small ones", min(needed(free, carving) for _ in range(4)))
+library = memory._glibc()
+free.take()
+large, above = library.malloc(2 << 20), library.malloc(60_000)  # the second behind the first
+library.free(large)
+cut = [size for size in SIZES if large <= library.malloc(size) < large + (2 << 20)]
+print("cut from the large one", len(cut))
 free.end()
 print("given back", free.take() > 0)
 """
@@ -120,10 +126,11 @@ def test_what_a_call_needs_is_told_whatever_holes_the_heap_has() -> None:
     told = [line.rsplit(maxsplit=1) for line in done.stdout.splitlines()]
     # pages of the holes are there already, so that the call seems to need next to nothing
     assert [float(value) < 1 for label, value in told if label == "with holes"] == [True]
-    assert [int(value) >= 8 for label, value in told if label == "taken"][:3] == [True] * 3
-    assert [float(value) for label, value in told if label == "without"] == pytest.approx([6.0] * 3, abs=0.3)
-    small = [float(value) for label, value in told if label == "beside small ones"]
-    assert small == pytest.approx([2.0] * 3, abs=0.3)
+    assert all(int(value) >= 1 for label, value in told if label == "taken")
+    # of several calls the least, as the judge takes it: something else may lie at the end of the heap in one of them
+    least = {label: float(value) for label, value in told if label in ("without", "beside small ones")}
+    assert least == {"without": pytest.approx(6.0, abs=0.3), "beside small ones": pytest.approx(2.0, abs=0.3)}
+    assert ["cut from the large one", "0"] in told
     assert told[-1] == ["given back", "True"]
 
 

@@ -34,7 +34,7 @@ SMALL_BLOCKS = (
     *((size, 48) for size in range(24, 1032, 16)),
     *((int(1024 * 1.25**step), 8) for step in range(19)),
 )
-"""Sizes in bytes below that, and how many of each are kept ready: 3 MB, most of which is not touched."""
+"""Sizes in bytes below that, and how many of each are kept ready: 4 MB, most of which is not touched."""
 IS_MMAPPED = 2
 """The bit, in the size that glibc writes before a block, of a block that is a mapping of its own."""
 USUAL_MAPPINGS, MOST_DYNAMIC_BYTES = 1 << 16, 32 << 20
@@ -99,10 +99,10 @@ class FreeBlocks:
     def _keep_small_ones_ready(self, library: ctypes.CDLL) -> None:
         ready: list[int] = []
         for size, count in SMALL_BLOCKS:
-            for _ in range(count):
-                ready.append(library.malloc(size))
-                # Between two of them, so that they are not joined when they are free.
-                self._taken.append(library.malloc(1))
+            blocks = [library.malloc(size) for _ in range(2 * count)]
+            # Every second one stays, so that two free ones are not joined.
+            ready += blocks[::2]
+            self._taken += blocks[1::2]
         for block in ready:
             library.free(block)
         # A larger one than all of them sorts them by size.
