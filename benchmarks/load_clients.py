@@ -227,11 +227,11 @@ def seen_with(name: str, folder: Path, scenario: Scenario) -> Seen:
     output.mkdir(parents=True)
     with MockServer(scenario.behaviour, journal=output / "journal") as server:
         command = command_of(name, scenario, server.url, folder, output)
-        before, began_s = _children_s(), time.monotonic()
+        before, began_s = children_s(), time.monotonic()
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=280, check=False, cwd=output, env=_environment()
+            command, capture_output=True, text=True, timeout=280, check=False, cwd=output, env=environment()
         )
-        cpu_s, wall_s = _children_s() - before, time.monotonic() - began_s
+        cpu_s, wall_s = children_s() - before, time.monotonic() - began_s
     (output / "said.txt").write_text(done.stdout + done.stderr)
     if done.returncode:
         raise RuntimeError(
@@ -248,12 +248,14 @@ def seen_with(name: str, folder: Path, scenario: Scenario) -> Seen:
     )
 
 
-def _children_s() -> float:
+def children_s() -> float:
+    """Return the processor time of all processes that this one started and that have ended, in seconds."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """Return what a client runs in: no colours, and one thread that cuts words."""
     return {**os.environ, "NO_COLOR": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 

@@ -290,10 +290,20 @@ def test_events_that_one_newline_ends_have_the_instants_of_their_lines() -> None
         ((*IDS, usage(6) + DONE), "miscounted"),
         ((running("a", 1), running("a", 2)), "unended"),
         ((*FOUR, b"data: {half"), "malformed"),
+        ((delta(content=""), delta(content="", finish="length"), usage(4) + DONE), "textless"),
+        ((delta(finish="stop"), usage(0) + DONE), "truncated"),
     ],
 )
 def test_what_lacks_tokens_or_has_too_many_stays_a_failure(parts: tuple[bytes, ...], kind: str) -> None:
     assert read(*parts).kind == kind
+
+
+def test_tokens_without_text_are_told_as_the_server_counts_them() -> None:
+    """vLLM writes an event without text for a token that is half a character."""
+    empty = answer(delta(content=""), delta(content="", finish="length"), usage(4) + DONE)
+    told = "the server counts 4 tokens, and none of them has text; finish reason length"
+    assert outcome_of(empty).detail == told
+    assert outcome_of(empty, exact=False).kind == "textless"
 
 
 def test_a_stream_that_was_cut_is_not_whole_where_any_number_of_tokens_would_do() -> None:

@@ -69,6 +69,20 @@ def test_only_the_file_of_the_run_is_read(store: Path) -> None:
     assert read == [path, path]
 
 
+def test_a_record_of_another_store_is_found_by_its_path(store: Path, tmp_path: Path) -> None:
+    """Commands print the path of what they wrote; whoever gives it back names no store."""
+    path = record_paths(store)[0]
+    assert find_run([tmp_path / "own"], str(path)).path == path
+    (withdrawn,) = retractions([store])
+    named = next(str(p) for p in record_paths(store) if run_id_of(p) == withdrawn)
+    with pytest.raises(UserError, match="was retracted: wrong clock"):
+        find_run([tmp_path / "own"], named)
+    stray = tmp_path / path.name
+    stray.write_bytes(path.read_bytes())  # in no store: whether it was withdrawn is not known
+    with pytest.raises(UserError, match="has no run"):
+        find_run([tmp_path / "own"], str(stray))
+
+
 def test_of_several_runs_each_file_is_looked_through_once_for_what_is_withdrawn(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -183,6 +183,8 @@ def refuses(named: str) -> None:
         assert "not idle" in said[0]
         assert any(named in one for one in place.facts["disturbances"])
         assert place.facts["idle_demanded"] is False
+    with occupied(LOCAL, elsewhere=True, say=said.append):
+        assert "what of it is not the server" in said[-1] and named in said[-1]
     with (
         pytest.raises(InfrastructureError, match="an idle one is demanded"),
         occupied(LOCAL, demand_idle=True),

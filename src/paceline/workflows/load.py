@@ -29,10 +29,10 @@ from paceline.families.serving.ops.endpoint.target import MOCK, mock_of, side_of
 SUITE = "serving/load"
 MARGIN = 0.02
 """Of two servers' times, unless somebody says another: below that nobody moves a deployment."""
-HEADLINE = ("ttft_p50", "tpot_p50", "e2e_mean", "output_tokens_per_s")
+HEADLINE = ("ttft_p50", "tpot_p50", "e2e_p50", "output_tokens_per_s")
 DIAGNOSTIC = (
     *("ttft_p90", "ttft_p99", "tpot_p90", "itl_p50", "itl_p99"),
-    *("requests_per_s", "goodput"),
+    *("e2e_p99", "e2e_mean", "requests_per_s", "goodput"),
 )
 SHARES = ("slo_attainment", "failed")
 """Compared by difference, by margins of their own."""

@@ -15,6 +15,7 @@ from paceline.base.errors import (
     UserError,
     expected_one_of,
 )
+from paceline.base.families.family import load_family
 from paceline.base.techniques.requirements import lacking
 from paceline.drivers.driver import open_driver
 from paceline.drivers.execute import JOBS, Outcome, execute
@@ -239,7 +240,13 @@ def perform(
     if (standing := quarantined(runner["name"])) is not None:
         say(standing.text())
     with (
-        occupied(runner, wait_s=wait_s, allow_concurrent=allow_concurrent, say=say) as place,
+        occupied(
+            runner,
+            wait_s=wait_s,
+            allow_concurrent=allow_concurrent,
+            elsewhere=all(is_elsewhere(block) for block in plan.blocks),
+            say=say,
+        ) as place,
         RunProgress(plan, earlier, quiet=quiet) as progress,
     ):
 
@@ -256,6 +263,12 @@ def perform(
         return execute(
             again.job, plan, again.facts, store, driver, progress.event, resume=True, on_suite=told
         )
+
+
+def is_elsewhere(block: Mapping[str, Any]) -> bool:
+    """Tell whether programs that the harness has not started do the work of a block."""
+    family = load_family(block["family"])
+    return family.is_elsewhere(str(block["params"][family.operation_key]), block["params"])
 
 
 def exit_code(outcome: Outcome) -> int:

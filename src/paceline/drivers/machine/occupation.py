@@ -46,6 +46,7 @@ def occupied(
     allow_concurrent: bool = False,
     demand_idle: bool = False,
     inspect: bool = True,
+    elsewhere: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Occupation]:
     """Hold this machine for a run on a runner, and look at it.
@@ -56,6 +57,7 @@ def occupied(
         allow_concurrent: Go on although another run measures here.
         demand_idle: Refuse a machine on which others compute, as a profile with ``idle: demand`` does.
         inspect: Look at the machine now; a night looks before each of its runs instead.
+        elsewhere: Programs that the harness has not started are measured; they may well compute here.
         say: Told what a person should know.
 
     Raises:
@@ -71,7 +73,11 @@ def occupied(
         lease = leases.take(what, wait_s=wait_s, say=say)
     try:
         demanded = demand_idle or runner.get("idle") == "demand"
-        facts = look_around(runner, demand_idle=demanded, wait_s=wait_s, say=say) if inspect else {}
+        facts = (
+            look_around(runner, demand_idle=demanded, wait_s=wait_s, say=say, elsewhere=elsewhere)
+            if inspect
+            else {}
+        )
         facts["lease"] = "held" if beside is None else f"shared with {beside.text()}"
         yield Occupation(lease=lease, facts=facts)
     finally:
@@ -80,7 +86,12 @@ def occupied(
 
 
 def look_around(
-    runner: Mapping[str, Any], *, demand_idle: bool, wait_s: float, say: Callable[[str], None]
+    runner: Mapping[str, Any],
+    *,
+    demand_idle: bool,
+    wait_s: float,
+    say: Callable[[str], None],
+    elsewhere: bool = False,
 ) -> dict[str, Any]:
     """Look at the machine as a runner uses it, and wait for an idle one where that is demanded.
 
@@ -99,7 +110,10 @@ def look_around(
                 f"this machine is not idle, and an idle one is demanded: {text}\n"
                 "  fix: end that work, or wait; idle: warn in the runner profile or the nightly file goes on"
             )
-        say(f"this machine is not idle, and launches that others disturb count for nothing: {text}")
+        if elsewhere:
+            say(f"this machine is not idle; what of it is not the server slows the client: {text}")
+        else:
+            say(f"this machine is not idle, and launches that others disturb count for nothing: {text}")
     if found.limit:
         say(f"{found.limit}; such runs have a host class of their own")
     return {**found.facts(), "idle_demanded": demand_idle}

@@ -86,10 +86,22 @@ def _found(
         raise UserError(
             f"'{name}' fits {number_of(len(found), 'run')}", expected="more characters of the run id"
         )
+    if not found and _is_record(path := Path(name)):
+        # of another store than was named: what that store withdraws is withdrawn here, too
+        return find_run([path.resolve().parents[2]], run_id_of(path), read=read)
     if not found:
         ids = [run_id for path in reversed(paths.values()) if (run_id := _measured_run(path))]
         raise no_such_run(name, ids[:NUM_SUGGESTED])
     return _unless_retracted(_in_place(read(found[0]), roots), withdrawn)
+
+
+def _is_record(path: Path) -> bool:
+    """Tell whether a name is the path of a record where a store keeps it: ``STORE/YEAR/MONTH/RUN.jsonl.gz``."""
+    try:
+        place = path.resolve()
+        return place.is_file() and place in record_paths(place.parents[2])
+    except (OSError, IndexError):
+        return False
 
 
 def find_measurement(

@@ -14,6 +14,8 @@ LABELS: Mapping[str, str] = {
     "cpu_time": "processor time",
     "decode_time": "simulated decode time",
     "e2e_mean": "mean time of a whole answer",
+    "e2e_p50": "median time of a whole answer",
+    "e2e_p99": "99th percentile of the time of a whole answer",
     "eval_loss": "loss on held-out text",
     "excess_loss": "loss above the text's entropy",
     "held_out_accuracy": "accuracy on held-out samples",

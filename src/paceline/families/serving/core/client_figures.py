@@ -59,6 +59,7 @@ def settled(values: Values, absent: dict[str, str], outcomes: Sequence[Outcome])
 
 def _times(outcomes: Sequence[Outcome]) -> dict[str, float | None]:
     first = [o.ttft_s for o in outcomes]
+    last = [o.e2e_s for o in outcomes]
     per_token = [o.tpot_s for o in outcomes if o.tpot_s is not None]
     paces = [o.pace_s for o in outcomes if o.pace_s is not None]
     gaps = gaps_s(outcomes)
@@ -74,7 +75,9 @@ def _times(outcomes: Sequence[Outcome]) -> dict[str, float | None]:
         "itl_p50": percentile(gaps, 0.5),
         "itl_p99": percentile(gaps, 0.99),
         "pace": sum(paces) / len(paces) if paces else None,
-        "e2e_mean": sum(o.e2e_s for o in outcomes) / len(outcomes) if whole and outcomes else None,
+        "e2e_p50": percentile(last, 0.5),
+        "e2e_p99": percentile(last, 0.99),
+        "e2e_mean": sum(last) / len(last) if whole and outcomes else None,
         "makespan": max(ends) - min(due) if whole and due and ends else None,
     }
 

@@ -18,6 +18,7 @@ _FIRST_ANSWER = _CLOCK | {
     "stop": "first bytes that hold output other than thinking: text of the answer or a call of a tool",
     "thinking": "an answer that ends while thinking is slower than all others; absent where no answer thinks",
 }
+_LAST = _CLOCK | {"stop": "bytes that hold the last output"}
 _QUANTILE = {"value": "between the two nearest calls of a launch"}
 _TPOT = {
     "timer": _CLOCK["timer"],
@@ -63,11 +64,12 @@ SEEN: tuple[Metric, ...] = (
             "value": "(last - first) / tokens behind the first piece, mean over whole answers",
         },
     ),
+    _time("e2e_p50", "Time to the last token, median over calls.", _LAST | _QUANTILE),
+    _time("e2e_p99", "Time to the last token, 99th percentile over calls.", _LAST | _QUANTILE),
     _time(
         "e2e_mean",
         "Time to the last token, mean over calls.",
-        _CLOCK
-        | {"stop": "bytes that hold the last output", "value": "mean over calls; none where one failed"},
+        _LAST | {"value": "mean over calls; none where one failed"},
     ),
     _time(
         "makespan",

@@ -26,6 +26,7 @@ OUTCOMES = {
     "overlong": "more tokens than were asked for",
     "unended": "the end was not told",
     "miscounted": "the server counts other tokens than came",
+    "textless": "the server counts tokens, and none of them has text",
 }
 """What can become of a call; those beyond ``ENDINGS`` are seen in what was received."""
 
@@ -168,9 +169,13 @@ def _judge(entry: Entry, stream: Stream, exact: bool, bounded: bool) -> tuple[st
             "miscounted",
             f"{number_of(stream.tokens, 'token came', 'tokens came')}, the server counts {stream.usage_tokens}",
         )
+    why = "" if stream.finish is None else f"; finish reason {stream.finish}"
+    if not stream.pieces and stream.usage_tokens:
+        # Halves of characters, or marks that are not shown: when the first was there cannot be seen.
+        told = number_of(stream.usage_tokens, "token")
+        return "textless", f"the server counts {told}, and none of them has text{why}"
     short = stream.tokens < entry.asked_tokens if exact else not stream.pieces
     if short:
-        why = "" if stream.finish is None else f"; finish reason {stream.finish}"
         kind = "truncated" if stream.done else "unended"
         return kind, f"{stream.tokens} of {number_of(entry.asked_tokens, 'token')}{why}"
     if bounded and stream.tokens > entry.asked_tokens:
