@@ -25,7 +25,7 @@ from paceline.families.reasoning.api.votes import majority
     fidelity={
         "source": {
             "read": "code",
-            "paper": "the method by the header, not read for this card",
+            "paper": "abstract of arXiv:2504.06261; the method by the header",
             "code": (
                 "github.com/eqimp/hogwild_llm: shared_cache/cache_block.py, shared_cache/shared_cache_manager.py, "
                 "formatting.py"
@@ -40,7 +40,7 @@ from paceline.families.reasoning.api.votes import majority
                 "Nobody asks a worker whether what it does is redundant, which the authors do with a line of "
                 "their prompt."
             ),
-            ("Queries are rotated for each block; the authors' shared cache rotates keys."),
+            "Queries are rotated for each block, as in the paper's figures; its public code's cache rotates keys.",
             "There is no history of finished steps apart from work in progress, as the authors' prompts have.",
             "A question of one part has one worker.",
         ),

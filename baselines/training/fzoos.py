@@ -85,6 +85,7 @@ class Features:
         "deviations": (
             "Problems have 10 numbers; the authors' synthetic ones have 300, and counts of values are smaller here.",
             "No values are asked for around a model between local steps; the authors ask for 5 of 100 drawn ones.",
+            "Weights of features are fitted to the nearest values that the surrogate has, too; the authors' to 500.",
             "The least certain values are those of the surrogate; the authors' are those of its gradient.",
             "The kernel is an RBF of a given length; the authors' is a Matérn kernel of fitted length.",
             "Steps are plain; the authors' are Adam's.",

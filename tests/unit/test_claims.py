@@ -370,7 +370,7 @@ def test_the_page_of_claims_holds_what_was_measured_and_counts_the_rest() -> Non
     assert "fast \\| faster # and fast" in row and "**not reproduced**" in row
     assert "latency of ring / native where ranks = 2 (collectives/example)" in row
     assert row.split("|")[-2].strip().startswith("B; ")
-    assert "the 1 claim that a run decided; 1 more wait" in page
+    assert "the 1 claim that a run measured; 1 more wait" in page
     assert "wire_bytes" not in page
 
 

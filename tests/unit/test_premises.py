@@ -25,6 +25,7 @@ from paceline.records.origin.provenance import suite_facts
 from paceline.records.store.folder import RunRecord
 from paceline.report.claims.premises import premises_text, said_text, scale_text, settled_text
 from paceline.spec import content
+from paceline.spec.ledger.papers import Headline, load_papers
 from paceline.spec.ledger.premises import Premise
 from paceline.spec.suites.grammar import Claim
 from paceline.spec.suites.suite_file import load_suite
@@ -58,17 +59,66 @@ def test_a_broken_premise_turns_a_refutation_into_not_testable_here() -> None:
     met = result(held, premise())
     assert (met.verdict, met.premise, met.settled_by) == ("not reproduced", "met", ())
     assert premises_text(met) == "met: messages are long: size_bytes ≥ 1024, found 4096"
-    unmet = result(broken, premise(command="paceline run it", machine="two cores"))
+    unmet = result(broken, premise(command="paceline run it", machine="four cores"))
     assert (unmet.verdict, unmet.premise, unmet.settled_by) == ("not testable here", "not met", ("setting",))
     assert unmet.worst is not None and unmet.worst.value > 1, "what was found is told all the same"
     assert premises_text(unmet).endswith("size_bytes ≥ 1024, found 8, 1016 below")
-    assert settled_text(unmet) == "needs another setting; `paceline run it` (two cores)"
+    assert settled_text(unmet) == "needs another setting; `paceline run it` (four cores)"
     assert unmet.reason == "premise not met: messages are long"
 
 
 @pytest.mark.parametrize("ratio", [0.5, 0.79, 0.9, 1.5])
 def test_a_premise_that_is_not_met_makes_nothing_reproduced_either(ratio: float) -> None:
     assert result(record(ratio, size_bytes=8), premise()).verdict == "not testable here"
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({"settled_by": "time"}, "not run"),
+        ({"settled_by": "time", "machine": "a core for each rank"}, "not run"),
+        ({"machine": "two cores; longer messages"}, "not run"),
+        ({"machine": "nothing but two cores"}, "not run"),
+        ({"machine": "four cores"}, "not testable here"),
+        ({"machine": "a core for each rank, and two cores for the harness"}, "not testable here"),
+        ({}, "not testable here"),
+        ({"settled_by": "gpu", "machine": "a GPU"}, "not testable here"),
+        ({"settled_by": "parameters"}, "not testable here"),
+    ],
+)
+def test_what_two_cores_could_meet_is_not_out_of_their_reach(changes: dict[str, str], verdict: str) -> None:
+    found = result(record(1.5, size_bytes=8), premise(**changes))
+    assert (found.verdict, found.premise, found.reason) == (
+        verdict,
+        "not met",
+        "premise not met: messages are long",
+    )
+    assert found.worst is not None and premises_text(found).startswith("not met: "), (
+        "and is told all the same"
+    )
+    row = ledger({"pccl": paper("pccl")}, [found]).rows[0]
+    assert row.verdict == verdict
+
+
+def test_one_premise_out_of_reach_is_enough_and_met_ones_do_not_count() -> None:
+    longer, gpu = premise(settled_by="time"), premise(says="a GPU", settled_by="gpu")
+    assert result(record(1.5, size_bytes=8), longer, gpu).verdict == "not testable here"
+    short = premise(says="messages are short", at_least=None, at_most=64, settled_by="gpu")
+    assert result(record(1.5, size_bytes=8), longer, short).verdict == "not run"
+
+
+def test_a_paper_is_out_of_reach_only_where_all_of_its_headlines_are() -> None:
+    """A headline that this machine could test, and did not, is left undone whatever the others need."""
+    beyond = Headline(says="on 64 GPUs", untestable="64 GPUs", settled_by="gpu")
+    own = Headline(says="a statement of the paper", claims=("one",))
+    papers = {"pccl": paper("pccl", headlines=(own, beyond))}
+    for settled_by, verdict in (("time", "not run"), ("gpu", "not testable here")):
+        found = result(record(1.5, size_bytes=8), premise(settled_by=settled_by))
+        assert ledger(papers, [found]).rows[0].verdict == verdict
+    (waiting,) = evaluate([], with_premises())
+    assert ledger(papers, [waiting]).rows[0].verdict == "not run"
+    (device,) = evaluate([], facts({**claim(SLOW), "needs": "cuda"}))
+    assert ledger(papers, [device]).rows[0].verdict == "not testable here"
 
 
 def test_all_premises_have_to_be_met() -> None:
@@ -236,6 +286,20 @@ premises:
         ("{parameter: size_bytes}", "{quantity: latency}", "long.of.quantity", "no quantity 'latency'"),
         ("      - long\n", "", "premises.long", "no claim has the premise 'long'"),
         ("settled_by: setting", "settled_by: luck", "premises.long.settled_by", "'luck' is not valid"),
+        ("settled_by: setting", "settled_by: gpu, machine: two cores", "long.settled_by", "two cores meet"),
+        (
+            "settled_by: setting",
+            "settled_by: parameters, machine: nothing but two cores",
+            "long.settled_by",
+            "meet",
+        ),
+        (
+            "settled_by: setting",
+            "settled_by: gpu, machine: nothing reads it yet",
+            "long.machine",
+            "'yet' is said",
+        ),
+        ("says: messages are long", "says: sizes are not counted", "long.says", "nobody has done"),
     ],
 )
 def test_mistakes_in_premises_are_found_where_they_stand(
@@ -340,9 +404,18 @@ def test_no_published_claim_is_refuted_without_a_premise_that_was_met() -> None:
     assert all("**not reproduced** (premises met)" in line and "| met: " in line for line in refuted)
     assert all("not met:" not in line for line in refuted)
     untested = [line for line in lines if "| **not testable here** |" in line]
-    assert len(untested) > 10 and all("| not met: " in line and "| needs " in line for line in untested)
+    left = [line for line in lines if "| **not run** |" in line and "| not met: " in line]
+    assert len(untested) > 10 and len(left) > 5
+    assert all("| not met: " in line and "| needs " in line for line in (*untested, *left))
 
 
+TESTS = {
+    h.test: paper.slug
+    for paper in load_papers().values()
+    for h in paper.headlines
+    if h.test.startswith("paceline") and " on a machine" not in h.test
+}
+"""Commands of sheets, with whose they are; others name a machine, and no command alone."""
 COMMANDS = sorted(
     {
         given.command
@@ -350,6 +423,7 @@ COMMANDS = sorted(
         for given in (*suite.premises.values(), *(p for c in suite.claims for p in c.premises))
         if isinstance(given, Premise) and given.command
     }
+    | set(TESTS)
 )
 
 
@@ -359,3 +433,15 @@ def test_the_command_that_would_settle_a_claim_is_one_that_plans_something(comma
     told = CliRunner().invoke(application, [*arguments, "--dry-run", "--allow-concurrent"])
     assert (program, told.exit_code) == ("paceline", 0), told.output
     assert re.search(r"\b[1-9]\d* cases", told.output), told.output
+
+
+@pytest.mark.parametrize("command", sorted(TESTS))
+def test_a_command_of_a_sheet_has_the_points_of_the_claims_that_wait_for_it(command: str) -> None:
+    """What a suite's largest tier alone has is not in the run that the sheet asks for without it."""
+    wanting = [
+        claim.id
+        for name, suite in all_shipped().items()
+        for claim in suite.model.claims
+        if name in command.split() and claim.paper == TESTS[command] and claim.needs is not None
+    ]
+    assert not wanting or "--tier full" in command, f"{wanting}: --tier full"

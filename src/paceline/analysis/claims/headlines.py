@@ -11,14 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paceline.analysis.claims.results import ClaimResult
-from paceline.analysis.claims.verdicts import CONFORMANCE, UNTESTABLE, WORST_FIRST
+from paceline.analysis.claims.verdicts import CONFORMANCE, NOT_RUN, UNTESTABLE, WORST_FIRST
 from paceline.spec.ledger.papers import Headline, Paper
 from paceline.spec.ledger.premises import SettledBy
 
-NOT_RUN = "not run"
 PARTLY_TESTED = "partly tested"
 NO_SHEET = "the paper's headlines are not listed yet"
 OUTSIDE = "outside"
+BEYOND: frozenset[SettledBy] = frozenset({"gpu", "parameters"})
+"""What settles a claim and is not here."""
 TESTED_ORDER = (*WORST_FIRST[:2], "says nothing", "consistent with a model", *WORST_FIRST[2:])
 """Verdicts of a tested headline: of several claims, and of several headlines, the first counts."""
 PAPER_VERDICTS = (*TESTED_ORDER[:-1], PARTLY_TESTED, "reproduced", UNTESTABLE, NOT_RUN, OUTSIDE)
@@ -37,6 +38,13 @@ class HeadlineResult:
     def tested(self) -> bool:
         """Whether a run decided something of it."""
         return self.verdict in TESTED_ORDER
+
+    @property
+    def within_reach(self) -> bool:
+        """Whether this machine could test it and nothing has: a claim is left to write, or a run to be made here."""
+        waiting = [r for r in self.results if r.reproduces and r.verdict == NOT_RUN]
+        undone = any(not BEYOND.intersection(r.settled_by) for r in waiting)
+        return self.verdict == NOT_RUN and (bool(self.headline.untested) or undone)
 
     @property
     def how(self) -> str:
@@ -147,9 +155,7 @@ def _verdict(
         return worst, reason
     out_of_reach = [h for h in untested if h.verdict == UNTESTABLE]
     # what a premise kept from a verdict was run; what nobody wrote a claim for was not
-    if any(h.results for h in out_of_reach) or (
-        out_of_reach and not any(h.headline.untested for h in untested)
-    ):
+    if any(h.results for h in out_of_reach) or (out_of_reach and not any(h.within_reach for h in untested)):
         return UNTESTABLE, reason
     return NOT_RUN, reason
 

@@ -94,6 +94,8 @@ class Premised:
     """What to run for that."""
     machine: str = ""
     """What that needs."""
+    within_reach: bool = False
+    """Whether a machine of two cores can meet it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,6 +135,7 @@ def _premised(premise: Premise, asked: str, estimate: Estimate | None, met: bool
         settled_by=premise.settled_by,
         command=premise.command,
         machine=premise.machine,
+        within_reach=premise.within_reach,
     )
 
 

@@ -2,8 +2,8 @@
 
 A verdict needs the whole interval on one side of the expectation, and every premise of the claim met in the same run.
 Everything else says what it is: partly (the direction holds, the size does not), not reproduced, not testable here
-(which premise is not met), inconclusive, or not run with what it would need. ``reproductions`` says what a verdict is
-worth, ``headlines`` what follows for the paper.
+(which premise is not met), inconclusive, or not run with what it would need, be it a setting that meets the premises.
+``reproductions`` says what a verdict is worth, ``headlines`` what follows for the paper.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from paceline.analysis.claims.power import Power, on_logs, power_of
 from paceline.analysis.claims.premises import Checker
 from paceline.analysis.claims.reproductions import is_reproduction, judged, null_found
 from paceline.analysis.claims.verdicts import (
+    NOT_RUN,
     REFUTED,
     UNTESTABLE,
     ClaimVerdictName,
@@ -191,9 +192,7 @@ def _evaluate_one(
     measured, points = _deciding(places, sides, family, claim)
     if measured is None:
         needed: SettledBy = "time" if claim.get("needs") is None else "gpu"
-        return ClaimResult(
-            **common, verdict="not run", reason=_why_not_run(claim, suite), settled_by=(needed,)
-        )
+        return ClaimResult(**common, verdict=NOT_RUN, reason=_why_not_run(claim, suite), settled_by=(needed,))
     if not measured.found:
         return ClaimResult(**common, verdict="inconclusive", reason=measured.failed, settled_by=("time",))
     costs = costs_of(sides, measured.found, [point for place in places for point in place], family)
@@ -233,8 +232,9 @@ def _result(common: Mapping[str, Any], claim: Mapping[str, Any], measured: Measu
     remarks = [rule, measured.failed or _few_launches(worst)]
     if not measured.speaks:
         worst = max(measured.found, key=lambda f: sum(p.met for p in f.premises))
-        verdict, remarks[0] = UNTESTABLE, None
         unmet = [p for p in worst.premises if not p.met]
+        # what a longer run or another workload would meet here is left undone, and not out of reach
+        verdict, remarks[0] = NOT_RUN if all(p.within_reach for p in unmet) else UNTESTABLE, None
         settled_by = tuple(dict.fromkeys(p.settled_by for p in unmet))
         remarks.insert(0, "; ".join(f"{UNMET}{p.says}" for p in unmet))
     if measured.silent:

@@ -43,7 +43,9 @@ NO_EFFECT_OF: Mapping[str, float] = {"ratio_at_most": 1.0, "ratio_at_least": 1.0
 NO_WIDTH = 1e-12
 """Relative width of an interval up to which it has none: its samples are one count, through logarithms."""
 UNTESTABLE: ClaimVerdictName = "not testable here"
-"""The verdict where a premise is not met: whatever was found says nothing about the claim."""
+"""The verdict where a premise is not met that no machine like this one can meet: whatever was found says nothing."""
+NOT_RUN: ClaimVerdictName = "not run"
+"""The verdict where nobody measured, or not in a setting that meets the premises and that this machine could run."""
 
 
 SLACK_SHARE = 5

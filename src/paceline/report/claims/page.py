@@ -1,4 +1,4 @@
-"""The page ``docs/claims.md``: papers by their headlines, and every claim that a run decided."""
+"""The page ``docs/claims.md``: papers by their headlines, and every claim that a run measured."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def claims_page(claims: Sequence[ClaimResult], rows: Sequence[LedgerRow], *, com
     """Return the page.
 
     Args:
-        claims: All claims; those that nobody measured are counted alone.
+        claims: All claims; those of which no run has a number are counted alone.
         rows: All papers.
         command: What writes this page.
     """
-    measured = [c for c in claims if c.verdict != "not run"]
+    measured = [c for c in claims if c.verdict != "not run" or c.worst is not None]
     counts = Counter(row.verdict for row in rows)
     titles = {row.paper.slug: row.paper.title.split(":")[0] for row in rows}
     lines = [
@@ -87,7 +87,7 @@ def _how_to_read(measured: int, waiting: int) -> tuple[str, ...]:
         "against another arm than its paper's own opponent, unless it says why that is no easier to beat; beside the "
         "paper's number stands whom the paper beats.",
         "",
-        f"Below are the {number_of(measured, 'claim')} that a run decided; {waiting} "
+        f"Below are the {number_of(measured, 'claim')} that a run measured; {waiting} "
         "more wait for one "
         "(`paceline claims`). A verdict needs the whole 95 % interval on one side. Where a claim is about several "
         "points, the worst is shown; the suite's board on the site has all. Numbers have as many digits as it takes "
@@ -95,8 +95,9 @@ def _how_to_read(measured: int, waiting: int) -> tuple[str, ...]:
         "",
         "A claim expects the paper's own number, a testable form of its statement that is ours, or, as a bound of the "
         "suite, something that no paper says. Its premises are what must "
-        "hold in the run for its number to speak: where one of them does not, the claim is *not testable here*, "
-        "whatever was found, and the premise says by how much it fails and what would meet it. Beside what was found "
+        "hold in the run for its number to speak: where one of them does not, the claim is *not testable here*, or "
+        "*not run* where a machine of two cores could meet it, whatever was found, and the premise says by how much it "
+        "fails and what would meet it. Beside what was found "
         "stands its cost: metrics of the suite in which the technique is worse than what it is held against. A claim "
         "is about all points of its suite, or says why it selects some. Either way stands there at how many of all "
         "that were measured it holds, each judged by its own interval.",

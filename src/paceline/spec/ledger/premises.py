@@ -1,7 +1,8 @@
 """Premises of claims: what must hold in a run for its numbers to speak about what is claimed.
 
-A premise is a number of the same run beside a bound. Where it is not met, a claim is not testable there, whatever was
-found. ``paceline.analysis.claims.premises`` computes them.
+A premise is a number of the same run beside a bound. Where it is not met, nothing that was found decides the claim: it
+is not testable here, or not run where two cores can meet the premise. ``paceline.analysis.claims.premises`` computes
+them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from paceline.spec.files.models import FileModel
 SettledBy = Literal["gpu", "parameters", "time", "setting"]
 """What would meet a premise: an accelerator, a larger model, a longer run, or another link, text or implementation."""
 KINDS = ("metric", "quantity", "parameter")
+HERE = ("two cores", "nothing but two cores")
+"""How ``machine`` begins where a machine of two cores meets the premise, with another workload or a longer run."""
 
 
 class Source(FileModel):
@@ -60,7 +63,20 @@ class Premise(FileModel):
         description="What would meet it: gpu, parameters (a larger model), time (a longer run) or setting."
     )
     command: str = Field("", description="The command that would test it.")
-    machine: str = Field("", description="What that command needs, and what is to be changed first.")
+    machine: str = Field(
+        "",
+        description="What that command needs, and what is to be changed first; `two cores; …` where no more is needed.",
+    )
+
+    @property
+    def names_two_cores(self) -> bool:
+        """Whether it says that a machine of two cores meets it."""
+        return self.machine.startswith(HERE)
+
+    @property
+    def within_reach(self) -> bool:
+        """Whether a machine of two cores can meet it, by a longer run or with another workload."""
+        return self.settled_by == "time" or self.names_two_cores
 
     @model_validator(mode="after")
     def _one_condition(self) -> Premise:

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator
 from paceline.base.errors import UserError, expected_one_of
 from paceline.base.families.family import Family
 from paceline.spec.files.yaml_file import KeyPath, Located
-from paceline.spec.ledger.premises import Premise, Source
+from paceline.spec.ledger.papers import LEFT_UNDONE
+from paceline.spec.ledger.premises import HERE, Premise, Source
 from paceline.spec.suites.grammar import SuiteModel
 
 NUMERIC = ("size", "count", "number", "duration", "rate")
@@ -52,6 +53,19 @@ def _errors(
 ) -> Iterator[UserError]:
     if premise.reached_by is not None and premise.reached_by not in labels:
         yield _unknown("technique", premise.reached_by, labels, located.where((*at, "reached_by")))
+    for key, text in (("says", premise.says), ("machine", premise.machine)):
+        if words := next((w for w in LEFT_UNDONE if w in text), None):
+            yield UserError(
+                f"'{words.strip()}' is said of what nobody has done, and a premise is what a machine or a run lacks",
+                where=located.where((*at, key)),
+                expected="what is lacking, without that it is lacking until now",
+            )
+    if premise.names_two_cores and premise.settled_by in ("gpu", "parameters"):
+        yield UserError(
+            f"a premise that {HERE[0]} meet is not settled by {premise.settled_by}",
+            where=located.where((*at, "settled_by")),
+            expected="time or setting; or a machine that is not here",
+        )
     for key, source in (("of", premise.of), ("over", premise.over)):
         if source is not None:
             yield from _source_errors(source, (*at, key), family, labels, located)

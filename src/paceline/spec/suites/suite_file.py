@@ -7,6 +7,7 @@ ledger, so that all mistakes of a file are reported at once, each with its place
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -20,6 +21,7 @@ from paceline.spec.files.kinds import refuse_other_kinds
 from paceline.spec.files.models import validate
 from paceline.spec.files.yaml_file import KeyPath, load
 from paceline.spec.ledger.papers import load_papers
+from paceline.spec.suites.described import described_errors
 from paceline.spec.suites.grammar import (
     Claim,
     Protocol,
@@ -28,6 +30,7 @@ from paceline.spec.suites.grammar import (
     TechniqueEntry,
     Tier,
     Tuning,
+    TuningInWords,
     Versus,
     merge_protocol,
 )
@@ -36,7 +39,14 @@ from paceline.spec.suites.opponents import opponent_errors
 from paceline.spec.suites.premise_checks import premise_errors
 from paceline.spec.suites.selections import selection_errors
 from paceline.spec.suites.suite import Suite
-from paceline.spec.suites.tuning import Choice, trial_errors, unstated_errors, workload_errors
+from paceline.spec.suites.tuning import (
+    SUITE_IN_WORDS,
+    Choice,
+    edge_errors,
+    trial_errors,
+    unstated_errors,
+    workload_errors,
+)
 
 OF_ANY_FAMILY = ("calibration", "tour")
 """Suites below these names have any family: those that measure the harness itself, and those of `make bench`."""
@@ -126,6 +136,7 @@ def _errors(suite: Suite) -> Iterator[UserError]:
     yield from instance_errors(model, suite.family, suite.located)
     yield from _claim_errors(suite, list(dict.fromkeys(_labels(suite))))
     if labels:
+        yield from described_errors(model, _choices(suite).values(), suite.located)
         yield from _tuning_errors(suite)
 
 
@@ -133,6 +144,8 @@ def _tuning_errors(suite: Suite) -> Iterator[UserError]:
     tuning = suite.model.tuning
     if tuning is None:
         yield from unstated_errors(suite.model.claims, suite.family.tuned_metrics, suite.located)
+    if isinstance(tuning, TuningInWords):
+        yield from _edges_in_words(suite, tuning.in_words)
     if not isinstance(tuning, Tuning):
         return
     where = suite.located.where(("tuning", "suite"))
@@ -159,6 +172,18 @@ def _tuning_errors(suite: Suite) -> Iterator[UserError]:
         )
     yield from workload_errors(tuning, suite.model.workload, trials.model.workload, suite.located)
     yield from trial_errors(tuning, _choices(suite), [*_choices(trials).values()], suite.located)
+
+
+def _edges_in_words(suite: Suite, words: str) -> Iterator[UserError]:
+    """Yield what words leave out of trials in suites that they name; mistakes of those are told where they are read."""
+    files = content.suite_files()
+    for name in dict.fromkeys(SUITE_IN_WORDS.findall(words)):
+        if name == suite.name or name not in files:
+            continue
+        model = validate(SuiteModel, suite_named_today(load(files[name])))
+        if model.family == suite.model.family:
+            trials = _choices(replace(suite, model=model))
+            yield from edge_errors(words, _choices(suite), [*trials.values()], suite.located)
 
 
 def _choices(suite: Suite) -> dict[KeyPath, Choice]:

@@ -2,12 +2,13 @@
 
 A technique whose settings were searched for longer looks better for that alone. A suite that chooses settings names
 the suite of its trials; both are held against each other here whenever the first one is read. Which trial was best is
-in the records of the second. A suite that claims something of a loss and has no such trials says in words what was
-tried.
+in the records of the second; that it was the last of a sweep has to be said. A suite that claims something of a loss
+and has no such trials says in words what was tried.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,13 @@ from paceline.base.errors import UserError, expected_one_of
 from paceline.base.families.family import Scalar
 from paceline.spec.files.yaml_file import KeyPath, Located
 from paceline.spec.suites.grammar import Claim, RawScalar, Tuning
+
+SUITE_IN_WORDS = re.compile(r"\b[a-z]+/[a-z0-9-]+\b")
+"""A suite that words name."""
+SWEEP = 3
+"""Values of an option from which on trials are a sweep, of which the best lies inside or at the edge."""
+EDGE = "edge"
+"""The word by which somebody says that the best trial was the last of its sweep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +82,49 @@ def trial_errors(
                 where=where,
                 expected="the options of one of " + ", ".join(trials.values()),
             )
+
+
+def edge_errors(
+    words: str, used: Mapping[KeyPath, Choice], tried: Sequence[Choice], located: Located
+) -> Iterator[UserError]:
+    """Yield the first technique whose setting is the last of a sweep, in a suite whose words do not say so.
+
+    What lies beyond may be better: it is the best that was tried, and not the best. What a technique has by default was
+    not chosen.
+
+    Args:
+        words: How the settings were chosen.
+        used: The suite's techniques by their places.
+        tried: Those of the suite of trials.
+        located: The suite's file.
+    """
+    if EDGE in words:
+        return
+    for place, choice in used.items():
+        swept = _swept([t.options for t in tried if t.technique == choice.technique])
+        if swept is None:
+            continue
+        name, values = swept
+        chosen = choice.options.get(name)
+        if chosen != choice.defaults.get(name) and chosen in (values[0], values[-1]):
+            yield UserError(
+                f"{name} {chosen:g} of '{choice.label}' is the last that was tried, of "
+                f"{', '.join(f'{v:g}' for v in values)}",
+                where=located.where(place),
+                expected=f"trials on both sides of it, or words that say that it lies at the {EDGE}",
+            )
+            return
+
+
+def _swept(options: Sequence[Mapping[str, Scalar]]) -> tuple[str, list[float]] | None:
+    """Return the one number in which trials differ, with its values; None where they differ in more, or in less."""
+    varied = {key: {given.get(key) for given in options} for given in options for key in given}
+    differing = {key: values for key, values in varied.items() if len(values) > 1}
+    if len(differing) != 1:
+        return None
+    ((name, values),) = differing.items()
+    numbers = sorted(float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool))
+    return (name, numbers) if len(numbers) == len(values) >= SWEEP else None
 
 
 def unstated_errors(claims: Sequence[Claim], tuned: Collection[str], located: Located) -> Iterator[UserError]:
