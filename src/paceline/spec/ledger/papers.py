@@ -16,8 +16,10 @@ from paceline.spec.files.models import FileModel
 from paceline.spec.files.yaml_file import load
 from paceline.spec.ledger.premises import SettledBy
 
-LEFT_UNDONE = (" yet", "no claim", "not measured", "not counted", "alone is measured")
+LEFT_UNDONE = (" yet", "no claim", "no run", "not measured", "not counted", "alone is measured")
 """Words of a reason that say that nobody did it, and not that it cannot be done."""
+DONE = ("conforms", "simulated")
+"""Words of a reason that say what was done, and not what is lacking."""
 
 
 class Headline(FileModel):
@@ -45,6 +47,10 @@ class Headline(FileModel):
             )
         if any(words in self.untestable for words in LEFT_UNDONE):
             raise ValueError("what nobody has measured yet is 'untested', and not 'untestable'")
+        if any(words in self.untestable for words in DONE):
+            raise ValueError(
+                "an untestable headline says what is lacking, and not what was found of something else"
+            )
         if self.untestable and self.settled_by is None:
             raise ValueError("an untestable headline says what would settle it: 'settled_by'")
         if self.untestable and self.settled_by == "time":

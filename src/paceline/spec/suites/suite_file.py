@@ -37,6 +37,7 @@ from paceline.spec.suites.grammar import (
 from paceline.spec.suites.instances import instance_errors
 from paceline.spec.suites.opponents import opponent_errors
 from paceline.spec.suites.premise_checks import premise_errors
+from paceline.spec.suites.quotes import quote_errors
 from paceline.spec.suites.selections import selection_errors
 from paceline.spec.suites.suite import Suite
 from paceline.spec.suites.tuning import (
@@ -312,6 +313,7 @@ def _claim_errors(suite: Suite, labels: list[str]) -> Iterator[UserError]:
     yield from premise_errors(suite.model, suite.family, labels, suite.located)
     yield from selection_errors(suite.model, suite.family, suite.located)
     yield from opponent_errors(suite.model, _papers_of(suite), suite.located)
+    yield from quote_errors(suite.model, suite.papers, suite.located)
 
 
 def _measure_errors(
