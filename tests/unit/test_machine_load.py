@@ -116,6 +116,44 @@ def test_ranks_that_have_ended_meanwhile_were_ours(machine: Machine) -> None:
     assert load is not None and load["others_cores"] == 0 and not load["disturbed"]
 
 
+def test_a_process_of_ours_that_nobody_waited_for_takes_no_time_of_ours_with_it(machine: Machine) -> None:
+    machine.compute(9.0, rank=1.0)
+    before = machine.read()
+    machine.compute(2.0, ours=0.5, waiting_s=1.0)
+    machine.spent.pop(RANK)
+    (machine.proc / str(RANK) / "stat").unlink()
+    load = load_between(before, machine.read(), pid=OURS)
+    assert load is not None and load["others_cores"] == 0
+
+
+def test_a_thread_of_the_kernel_that_ended_takes_no_time_of_ours_with_it(machine: Machine) -> None:
+    machine.compute(9.0, kernel=1.0)
+    before = machine.read()
+    machine.compute(2.0, ours=0.5, waiting_s=1.0)
+    machine.spent.pop(3)
+    (machine.proc / "3" / "stat").unlink()
+    load = load_between(before, machine.read(), pid=OURS)
+    assert load is not None and load["others_cores"] == 0
+
+
+def test_what_others_took_shows_beside_ranks_of_ours_that_ended(machine: Machine) -> None:
+    machine.compute(9.0, rank=1.0)
+    before = machine.read()
+    machine.compute(2.0, rank=0.5, loader=1.0, waiting_s=1.0)
+    machine.ended[OURS] += machine.spent.pop(RANK)
+    (machine.proc / str(RANK) / "stat").unlink()
+    load = load_between(before, machine.read(), pid=OURS)
+    assert load is not None and load["others_cores"] == pytest.approx(1.0) and load["disturbed"]
+
+
+def test_one_of_ours_that_another_process_adopted_is_ours_still(machine: Machine) -> None:
+    before = machine.read()
+    machine.compute(2.0, rank=1.0, waiting_s=1.0)
+    machine.parents[RANK] = 1
+    load = load_between(before, machine.read(), pid=OURS)
+    assert load is not None and load["others_cores"] == 0 and load["processes"] == []
+
+
 def test_cores_that_we_may_not_use_do_not_count(machine: Machine) -> None:
     assert machine.read().cores == 2 and machine.read().busy_s == 0
 

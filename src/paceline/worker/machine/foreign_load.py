@@ -126,7 +126,7 @@ def load_between(
 ) -> dict[str, Any] | None:
     """Say what others took between two readings, as plain data for an event; None where nobody can tell.
 
-    Ours are a process, all that it has started and is not reaped by others, and those that started it.
+    Ours are a process, all that descends from it at either reading, and those that started it.
 
     Args:
         before: The first reading.
@@ -140,7 +140,7 @@ def load_between(
     if before is None or after is None or after.at_s - before.at_s < SHORTEST_S or not after.cores:
         return None
     seconds, cores, root = after.at_s - before.at_s, after.cores, os.getpid() if pid is None else pid
-    ours = _ours_s(after, root) - _ours_s(before, root) + _kernel_s(after) - _kernel_s(before)
+    ours = _ours_s(before, after, root) + _kernel_s(before, after)
     others = round(max(after.busy_s - before.busy_s - ours, 0.0) / seconds, 3)
     stolen = round(max(after.stolen_s - before.stolen_s, 0.0) / (seconds * cores), 4)
     waiting = None
@@ -202,25 +202,49 @@ def _family(reading: Reading, root: int) -> tuple[set[int], set[int]]:
     return below, above
 
 
-def _ours_s(reading: Reading, root: int) -> float:
-    below, above = _family(reading, root)
-    found = reading.processes
+def _ours_s(before: Reading, after: Reading, root: int) -> float:
+    """Return what ours have taken between two readings, of those that ended meanwhile as far as ours waited for them.
+
+    One that its parent did not wait for takes its time away with it: what it had at the first reading is no loss of
+    ours, and what it took since counts with others.
+    """
+    then, now = before.processes, after.processes
+    below_then, above = _family(before, root)
+    ours = below_then | _family(after, root)[0]
     # what ended below counts with whoever waited for it; above, that would be others' children as well
-    return sum(found[p].own_s + found[p].ended_s for p in below if p in found) + sum(
-        found[p].own_s for p in above if p in found
+    taken = {p: _since(now[p].ended_s, then[p].ended_s if p in then else 0.0) for p in ours & now.keys()}
+    # its time of before has come to whoever waited for it, and is none of this launch
+    for pid in below_then - now.keys():
+        reaper = then[pid].parent
+        while reaper not in now and reaper in then:
+            reaper = then[reaper].parent
+        if reaper in taken:
+            taken[reaper] = _since(taken[reaper], then[pid].own_s + then[pid].ended_s)
+    own = sum(_since(now[p].own_s, then[p].own_s if p in then else 0.0) for p in (ours | above) & now.keys())
+    return own + sum(taken.values())
+
+
+def _since(now_s: float, then_s: float) -> float:
+    """Return what was added; nothing where a number was given to another process meanwhile."""
+    return max(now_s - then_s, 0.0)
+
+
+def _kernel_s(before: Reading, after: Reading) -> float:
+    """Return what the kernel's threads have taken; those that ended meanwhile take what they had with them."""
+    then = before.processes
+    return sum(
+        _since(process.own_s, then[pid].own_s if pid in then else 0.0)
+        for pid, process in after.processes.items()
+        if process.parent == _KERNEL
     )
 
 
-def _kernel_s(reading: Reading) -> float:
-    return sum(p.own_s for p in reading.processes.values() if p.parent == _KERNEL)
-
-
 def _largest(before: Reading, after: Reading, root: int) -> list[dict[str, Any]]:
-    below, above = _family(after, root)
+    (then, above), (below, _) = _family(before, root), _family(after, root)
     seconds = after.at_s - before.at_s
     taken: list[dict[str, Any]] = []
     for pid, process in after.processes.items():
-        if pid in below or pid in above or process.parent == _KERNEL:
+        if pid in then | below | above or process.parent == _KERNEL:
             continue
         first = before.processes.get(pid)
         cores = (process.own_s - (first.own_s if first is not None else 0.0)) / seconds

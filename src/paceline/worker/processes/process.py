@@ -8,6 +8,8 @@ import os
 import resource
 import signal
 import sys
+import time
+from contextlib import suppress
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,7 @@ SOURCE_SECRETS = ("HF_TOKEN", "OPENAI_API_KEY", "OPENAI_API_KEY_2")
 ACCELERATOR_FILES = ("/dev/nvidia-uvm", "/dev/kfd", "/dev/davinci")
 """What the runtimes of NVIDIA, AMD and Ascend open when they are first asked for a device; a look opens none."""
 
+ENDING_S, POLL_S = 5.0, 0.002
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 
@@ -70,6 +73,42 @@ def die_with_parent(parent: int | None = None) -> None:
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def end_children(limit_s: float = ENDING_S) -> None:
+    """Kill what this process has started, and wait for it: its processor time counts with this process then.
+
+    What nobody waits for is adopted by the first process of the machine, and what it took looks like others' work.
+
+    Args:
+        limit_s: How long they are waited for; a driver may keep one that was killed.
+    """
+    left = _children()
+    for pid in left:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + limit_s
+    while left and time.monotonic() < deadline:
+        left = [pid for pid in left if _is_running(pid)]
+        if left:
+            time.sleep(POLL_S)
+
+
+def _children() -> list[int]:
+    """Return the children of all threads of this process; none where the kernel does not tell."""
+    found: list[int] = []
+    for path in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # a thread that has just ended
+            found += map(int, path.read_text().split())
+    return found
+
+
+def _is_running(pid: int) -> bool:
+    """Tell whether a child runs, and collect it where it does not."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == 0
+    except ChildProcessError:  # whoever started it has waited for it
+        return False
 
 
 def let_fork_server_end() -> None:

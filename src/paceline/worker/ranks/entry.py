@@ -64,6 +64,8 @@ def main(arguments: list[str]) -> int:
     except Exception as error:
         _tell(error, job, launch, attempt, rank)
         return FAILED_EXIT_CODE
+    finally:
+        process.end_children()
 
 
 def _run(job: Path, group: str, launch: int, attempt: int, rank: int) -> int:
