@@ -99,6 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("pytest", nargs="*", help="more arguments for pytest, after --")
     asked = parser.parse_args(arguments)
     adopt_orphans()
+    end_when_asked()
     before = Machine.now()
     with tempfile.TemporaryDirectory(prefix="paceline-tests-") as folder:
         reports = asked.junit or Path(folder)
@@ -235,6 +236,16 @@ def stack_of(pid: int) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"no stack: {error}"
     return done.stdout or f"no stack: {done.stderr.strip()[:200]}"
+
+
+def end_when_asked() -> None:
+    """Let a request to end this process end all that it started, too: pytest would go on without it."""
+
+    def ended(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, ended)
 
 
 def adopt_orphans() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +105,30 @@ def test_a_daemon_that_a_green_part_left_is_ended_and_told(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert "units: ended what tests left running: " in done.stdout
     assert not psutil.pid_exists(int(pid.read_text()))
+
+
+@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_suite_that_is_asked_to_end_leaves_nothing(tmp_path: Path, asked: signal.Signals) -> None:
+    pids = tmp_path / "pids"
+    os.mkfifo(pids)
+    code = (
+        "import os, subprocess, sys, time\n"
+        "daemon = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
+        f"open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{daemon.pid}}')\n"
+        "time.sleep(600)"
+    )
+    script = (
+        f"import sys; sys.path.insert(0, {str(Path(run.__file__).parent)!r}); import run\n"
+        f"run.PARTS['gate'] = (run.Part(name='units', arguments=(), limit_s={LONG_S}),)\n"
+        f"run.pytest_command = lambda *_: (sys.executable, '-c', {code!r})\n"
+        "sys.exit(run.main(['gate']))\n"
+    )
+    suite = subprocess.Popen([sys.executable, "-c", script])
+    itself, daemon = map(int, pids.read_text().split())
+    suite.send_signal(asked)
+    assert suite.wait() != 0
+    assert not psutil.pid_exists(itself)
+    assert not psutil.pid_exists(daemon)
 
 
 @pytest.mark.parametrize("code", [0, 3])
