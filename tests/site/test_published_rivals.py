@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from paceline.analysis.claims.costs import speaks_for_other
+from paceline.analysis.claims.points import Sides
 from paceline.analysis.claims.results import ClaimResult, evaluate, with_own_suites
+from paceline.base.families.family import Family, load_family
 from paceline.records.origin.provenance import suite_facts
 from paceline.records.store.folder import RunRecord
 from paceline.spec import content
@@ -21,16 +24,59 @@ from paceline.workflows.stores import load_stores
 HOLDING = ("reproduced", "consistent with a model")
 WAITS_FOR_NOBODY = "the claim is about synchronous rounds, for which all wait; it waits for nobody either"
 NO_TURNS = "it keeps alike requests together, too, and gives nobody a turn, which dlpm-gap-is-bounded asks"
+FAIR_AND_BLIND = "it is fair without looking at prefixes, of which dlpm-locality and dlpm-throughput ask"
+ON_ONE_SERVER = "on one server it is dlpm"
+OF_ITS_OWN = "it works in parallel by a method of its own, with a claim and a paper of its own"
+WITHIN_FIVE = "it exchanges, too, and loses less than five times what is allowed; each has a claim of its own"
+EXACT = "it averages whole gradients, as the opponent does"
+EXCHANGES_ALWAYS = "it exchanges all the time, for the bytes that one merge saves"
 OF_THE_DATA = "the claim is about what is seen of data that differ, whoever trains on them"
 KNOWN: Mapping[tuple[str, str], str] = {
-    ("fewer-bits-than-everybody", "d-psgd-one-peer"): "fewer-bits-than-one-peer-a-round is about it",
+    (
+        "fewer-bits-than-everybody",
+        "fedavg-of-8",
+    ): "it samples as few, with a server, which decentralised learning is without",
     ("fedfix-sooner-than-synchronous", "async-fedavg"): WAITS_FOR_NOBODY,
+    ("fedfix-sooner-than-synchronous", "fedasync"): WAITS_FOR_NOBODY,
     ("fedfix-sooner-than-synchronous", "fedcompass"): WAITS_FOR_NOBODY,
     ("fedcompass-leaves-few-idle", "async-fedavg"): WAITS_FOR_NOBODY,
     ("fedcompass-leaves-few-idle", "fedasync"): WAITS_FOR_NOBODY,
     ("dlpm-throughput-in-virtual-time", "cache-aware-router"): NO_TURNS,
     ("dlpm-throughput-in-virtual-time", "lpm"): NO_TURNS,
-    ("dlpm-throughput-in-virtual-time", "d2lpm"): "on one server it is dlpm",
+    ("dlpm-throughput-in-virtual-time", "d2lpm"): ON_ONE_SERVER,
+    ("dlpm-gap-against-lpm", "d2lpm"): ON_ONE_SERVER,
+    ("dlpm-locality-in-virtual-time", "d2lpm"): "it is the same paper's, for several servers",
+    ("dlpm-locality-in-virtual-time", "cache-aware-router"): NO_TURNS,
+    ("dlpm-gap-against-lpm", "vtc"): FAIR_AND_BLIND,
+    ("dlpm-fairness", "vtc"): FAIR_AND_BLIND,
+    ("merged-parts-shorten-the-chain", "hogwild"): OF_ITS_OWN,
+    ("merged-parts-shorten-the-chain", "thread-weaver"): OF_ITS_OWN,
+    ("threads-shorten-the-chain", "hogwild"): OF_ITS_OWN,
+    ("threads-shorten-the-chain", "multiverse"): OF_ITS_OWN,
+    ("threads-shorten-the-chain-on-average", "hogwild"): OF_ITS_OWN,
+    ("threads-shorten-the-chain-on-average", "multiverse"): OF_ITS_OWN,
+    ("one-bit-adam-loss-where-data-differ", "ddp"): EXACT,
+    **{
+        ("one-bit-adam-loss-where-data-differ", label): WITHIN_FIVE
+        for label in (
+            *("co2", "delayed-diloco", "demo", "diloco", "eager-updates", "edit"),
+            *("intellect-1", "local-sgd", "noloco", "powersgd", "sparseloco", "streaming-diloco"),
+        )
+    },
+    (
+        "sooner-than-an-all-gather",
+        "scan-ring",
+    ): "pipelined-scan is held against it",
+    (
+        "speculation-loses-where-drafters-are-bad",
+        "distributed-speculative-inference",
+    ): "it loses nowhere, which is its claim",
+    ("the-merge-is-worth-it", "ddp-ring"): EXCHANGES_ALWAYS,
+    ("the-merge-is-worth-it", "local-sgd"): EXCHANGES_ALWAYS,
+    (
+        "as-fast-as-federated-averaging",
+        "d-psgd",
+    ): "gossip of all is as fast, for the bits that fewer-bits-than-everybody counts",
     ("losses-disperse", "ddp-ring"): OF_THE_DATA,
     ("losses-disperse-half", "ddp-ring"): OF_THE_DATA,
 }
@@ -57,17 +103,19 @@ def _asked_of(
 ) -> Iterator[Mapping[str, Any]]:
     for claim in facts["claims"]:
         if (facts["suite"], claim["id"]) in held:
-            yield from _asked(claim, arms)
+            yield from _asked(claim, arms, load_family(facts["family"]))
 
 
-def _asked(claim: Mapping[str, Any], arms: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-    """Yield a claim once for each arm of another technique, held against that arm; its opponent falls short anyway."""
-    measure = claim["measure"]
-    versus = measure.get("versus")
-    opponent = versus if isinstance(versus, str) else (versus or {}).get("technique")
+def _asked(claim: Mapping[str, Any], arms: Mapping[str, str], family: Family) -> Iterator[Mapping[str, Any]]:
+    """Yield a claim once for each arm of another technique, in the place of the side that the claim speaks for."""
+    sides = Sides.of(claim)
+    gains, loses, side = sides.technique, sides.other, "technique"
+    if sides.other is not None and speaks_for_other(sides, claim["expect"], family):
+        gains, loses, side = sides.other, sides.technique, "versus"
     for label, technique in arms.items():
-        if label != opponent and technique != arms.get(measure["technique"]):
-            yield {**claim, "id": f"{claim['id']} {label}", "null_arm": {"technique": label, "versus": None}}
+        if label != loses and technique != arms.get(gains):
+            null = {"technique": None, "versus": None, side: label}
+            yield {**claim, "id": f"{claim['id']} {label}", "null_arm": null}
 
 
 def _measured(result: ClaimResult) -> bool:

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 import record_factory as factory
 
+from paceline.analysis.claims.costs import speaks_for_other
+from paceline.analysis.claims.points import Sides
 from paceline.analysis.claims.results import ClaimResult, evaluate
+from paceline.base.families.family import load_family
 from paceline.records.store.folder import RunRecord
 from paceline.report.claims.text import costs_text, found_at_a_cost
 from paceline.workflows.claiming import claim_facts
@@ -105,3 +108,55 @@ def test_a_value_has_no_other_side_to_be_worse_than() -> None:
     assert result(found, {"expect": {"value_at_most": 5.0}}).costs == ()
     alone = {"metric": "wire_bytes", "technique": "ring"}
     assert result(found, {"measure": alone, "expect": {"value_at_most": 5.0}}).costs == ()
+
+
+SPEAKS_FOR_RING = [
+    ("native", "ring", {"ratio_at_least": 1.5}),
+    ("ring", "native", {"ratio_at_most": 0.6}),
+]
+
+
+@pytest.mark.parametrize(
+    ("technique", "versus", "expect"), SPEAKS_FOR_RING, ids=["as the other side", "itself"]
+)
+def test_who_gains_is_who_pays_on_whichever_side_of_the_claim_it_stands(
+    technique: str, versus: str, expect: dict[str, float]
+) -> None:
+    measure = {"metric": "wire_bytes", "technique": technique, "versus": versus}
+    claim = result(record({1024: 1.5}), {"measure": measure, "expect": expect})
+    (cost,) = claim.costs
+    assert (cost.payer, cost.metric) == ("ring", "latency")
+    assert cost.effect.value == pytest.approx(1.5, rel=0.01)
+    assert claim_facts(claim)["costs"][0]["technique"] == "ring"
+
+
+def test_a_cost_of_the_claims_other_side_is_told_by_its_name() -> None:
+    measure = {"metric": "wire_bytes", "technique": "native", "versus": "ring"}
+    claim = result(record({1024: 1.5}), {"measure": measure, "expect": {"ratio_at_least": 1.5}})
+    assert costs_text(claim).startswith("at the cost, to ring, of: latency 1.5 ×")
+
+
+def test_what_the_opponent_is_worse_in_is_no_cost_of_who_beats_it() -> None:
+    measure = {"metric": "wire_bytes", "technique": "native", "versus": "ring"}
+    claim = result(record({1024: 0.7}), {"measure": measure, "expect": {"ratio_at_least": 1.5}})
+    assert claim.costs == ()
+
+
+@pytest.mark.parametrize(
+    ("metric", "expect", "other"),
+    [
+        ("latency", {"ratio_at_least": 1.1}, True),
+        ("latency", {"ratio_at_most": 0.9}, False),
+        ("latency", {"ratio_at_least": 0.4, "ratio_at_most": 0.6}, False),
+        ("latency", {"equal_within": 0.05}, False),
+        ("survived", {"ratio_at_least": 1.1}, False),
+        ("survived", {"ratio_at_most": 1.0}, True),
+        ("survived", {"difference_at_most": 0.0}, True),
+    ],
+)
+def test_for_whom_a_claim_speaks_follows_from_what_it_expects(
+    metric: str, expect: dict[str, float], other: bool
+) -> None:
+    measure = {"metric": metric, "technique": "ring", "versus": "native"}
+    sides = Sides.of({"measure": measure, "expect": expect})
+    assert speaks_for_other(sides, expect, load_family("collectives")) is other

@@ -115,6 +115,10 @@ def test_a_paper_is_out_of_reach_only_where_all_of_its_headlines_are() -> None:
     for settled_by, verdict in (("time", "not run"), ("gpu", "not testable here")):
         found = result(record(1.5, size_bytes=8), premise(settled_by=settled_by))
         assert ledger(papers, [found]).rows[0].verdict == verdict
+    wanted = Headline(says="in less memory", untested="a claim on peak memory")
+    beside = {"pccl": paper("pccl", headlines=(own, beyond, wanted))}
+    far = result(record(1.5, size_bytes=8), premise(settled_by="gpu", machine="a GPU"))
+    assert ledger(beside, [far]).rows[0].verdict == "not run", "whatever a premise kept from a verdict"
     (waiting,) = evaluate([], with_premises())
     assert ledger(papers, [waiting]).rows[0].verdict == "not run"
     (device,) = evaluate([], facts({**claim(SLOW), "needs": "cuda"}))
@@ -267,7 +271,7 @@ PREMISES = """\
       - long
       - {says: other, of: {metric: latency, technique: ring}, at_most: 1, settled_by: time}
 premises:
-  long: {says: messages are long, of: {parameter: size_bytes}, at_least: 1024, settled_by: setting}
+  long: {says: messages are long, of: {parameter: size_bytes}, at_least: 1024, settled_by: setting, machine: two cores}
 """
 
 
@@ -286,20 +290,29 @@ premises:
         ("{parameter: size_bytes}", "{quantity: latency}", "long.of.quantity", "no quantity 'latency'"),
         ("      - long\n", "", "premises.long", "no claim has the premise 'long'"),
         ("settled_by: setting", "settled_by: luck", "premises.long.settled_by", "'luck' is not valid"),
-        ("settled_by: setting", "settled_by: gpu, machine: two cores", "long.settled_by", "two cores meet"),
+        ("settled_by: setting", "settled_by: gpu", "long.settled_by", "two cores meet"),
         (
-            "settled_by: setting",
+            "settled_by: setting, machine: two cores",
             "settled_by: parameters, machine: nothing but two cores",
             "long.settled_by",
             "meet",
         ),
         (
-            "settled_by: setting",
+            "settled_by: setting, machine: two cores",
             "settled_by: gpu, machine: nothing reads it yet",
             "long.machine",
             "'yet' is said",
         ),
         ("says: messages are long", "says: sizes are not counted", "long.says", "nobody has done"),
+        (", machine: two cores}", "}", "long.machine", "neither two cores nor what they lack"),
+        ("machine: two cores", "machine: a slower link in the workload", "long.machine", "neither two cores"),
+        ("machine: two cores", "machine: a checkpoint of 12 layers", "long.machine", "neither two cores"),
+        (
+            "settled_by: setting, machine: two cores",
+            "settled_by: gpu",
+            "long.machine",
+            "is settled by gpu",
+        ),
     ],
 )
 def test_mistakes_in_premises_are_found_where_they_stand(
@@ -310,6 +323,14 @@ def test_mistakes_in_premises_are_found_where_they_stand(
     with pytest.raises(UserErrors) as raised:
         load_suite(suite_text.write(tmp_path, (old, new), text=text))
     assert any(key in (e.where or "") and what in e.what for e in raised.value.errors)
+
+
+@pytest.mark.parametrize(
+    "machine", ["one GPU; another model", "four cores", "a core for each rank", "8 cores, and a device each"]
+)
+def test_a_premise_out_of_reach_names_what_two_cores_lack(tmp_path: Any, machine: str) -> None:
+    text = suite_text.LEGAL + PREMISES.replace("machine: two cores", f"machine: '{machine}'")
+    load_suite(suite_text.write(tmp_path, text=text))
 
 
 def test_a_run_keeps_claims_with_their_premises_written_out(tmp_path: Any) -> None:

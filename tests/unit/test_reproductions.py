@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -281,6 +282,69 @@ def test_what_only_conforms_tests_no_headline() -> None:
     row = row_of([bound], TESTED)
     assert (row.verdict, row.headlines[0].how) == ("not run", "counted")
     assert row_of([bound], TESTED, UNTESTED).verdict == "not testable here"
+
+
+def counts(*ratios: float) -> list[ClaimResult]:
+    """Return conformances that ask for 0.8 of the other side's time, of what was found."""
+    found = [judged(record(ratio), {"ratio_at_most": 0.8}, said=None) for ratio in ratios]
+    return [replace(one, claim_id=f"count-{number}") for number, one in enumerate(found)]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdict"),
+    [
+        ((0.5, 0.6), "conforms"),
+        ((0.5, 0.9), "conforms in part"),
+        ((0.9, 0.5), "conforms in part"),
+        ((0.5, 0.9, 1.5), "does not conform"),
+        ((0.5, 0.8), "conforms in part"),
+        ((0.8,), "not run"),
+    ],
+)
+def test_of_several_counts_the_worst_is_told_and_an_undecided_one_costs_it(
+    ratios: tuple[float, ...], verdict: str
+) -> None:
+    found = counts(*ratios)
+    sheet = Headline(says="so many bytes", claims=tuple(one.claim_id for one in found))
+    assert row_of(found, sheet).headlines[0].verdict == verdict
+
+
+def test_a_count_that_is_undecided_is_told_and_leaves_its_paper_undone() -> None:
+    (undecided,) = counts(0.8)
+    assert undecided.verdict == "inconclusive"
+    sheet = Headline(says="so many bytes", claims=(undecided.claim_id,))
+    row = row_of([undecided], sheet, UNTESTED)
+    assert row.verdict == "not run"
+    assert "so many bytes (what was counted is inconclusive)" in (row.reason or "")
+    assert headline_cells(row.headlines[0])[1].startswith("latency of ring / native: 0.79")
+
+
+@pytest.mark.parametrize(("ratio", "rows"), [(0.5, 0), (0.8, 1), (0.9, 1), (1.5, 1)])
+def test_what_is_not_upheld_is_a_row_of_its_paper_though_no_headline_lists_it(
+    ratio: float, rows: int
+) -> None:
+    (own,) = counts(ratio)
+    added = row_of([own], UNTESTED).headlines[1:]
+    assert len(added) == rows
+    assert all((h.headline.says, h.headline.place) == (own.quote, "our words, on no sheet") for h in added)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "words"),
+    [
+        ((0.9,), "consistent with a model, in direction alone"),
+        ((0.5,), "consistent with a model"),
+        ((0.5, 0.9), "consistent with a model, in direction alone"),
+    ],
+)
+def test_a_model_that_misses_what_was_asked_says_so_beside_its_verdict(
+    ratios: tuple[float, ...], words: str
+) -> None:
+    """``consistent with a model`` alone would read as if the paper's number had come out."""
+    found = [judged(record(r), {"ratio_at_most": 0.8}, assumed={"tool_s": "fixed times"}) for r in ratios]
+    found = [replace(one, claim_id=f"model-{number}") for number, one in enumerate(found)]
+    sheet = Headline(says="faster", claims=tuple(one.claim_id for one in found))
+    assert headline_cells(row_of(found, sheet).headlines[0])[3] == words
 
 
 def test_a_headline_says_what_was_found_what_the_null_arm_gives_and_what_is_not_tested() -> None:

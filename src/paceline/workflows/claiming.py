@@ -150,6 +150,7 @@ def _cost_facts(cost: Cost) -> dict[str, Any]:
     found = cost.effect
     return {
         "metric": cost.metric,
+        "technique": cost.payer,
         "kind": cost.kind,
         "value": found.value,
         "low": found.low,

@@ -1,7 +1,8 @@
-"""What the technique of a claim costs beside what the claim is about: a gain in memory may be paid for in time.
+"""What a claim's gain costs beside what the claim is about: a gain in memory may be paid for in time.
 
-A claim looks at one metric. Its suite compares others, and where one of them is decided against the technique, by more
-than its margin and against the same other side at the same points in the same runs, that is told beside the claim.
+A claim looks at one metric, and speaks for one of its two sides. Its suite compares others, and where one of them is
+decided against that side, by more than its margin and at the same points in the same runs, that is told beside the
+claim. Whose gain it is follows from what is expected: ``cache / batches ≥ 1.1`` of a time speaks for ``batches``.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from paceline.stats.verdicts import Kind, judge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """A metric in which the technique of a claim is worse than the claim's other side."""
+    """A metric in which the side that a claim speaks for is worse than the other."""
 
     metric: str
     unit: str
+    payer: str
+    """Label of the side that the claim speaks for."""
     effect: Estimate
-    """Of the technique over the other side, at the point where it is worst."""
+    """Of that side over the other, at the point where it is worst."""
     kind: Kind
     """What the effect is."""
     params: Mapping[str, Any]
@@ -37,15 +40,31 @@ class Cost:
     """How many points of the claim have this metric."""
 
 
+def speaks_for_other(sides: Sides, expect: Mapping[str, float], family: Family) -> bool:
+    """Return whether a claim's expectation is a gain of its other side, or what that may lose at most.
+
+    False where it has two bounds, asks for equality, or is of a metric that is better neither way.
+    """
+    better, kind = family.metric(sides.metric).better, next(iter(expect))
+    if sides.other is None or len(expect) > 1 or better not in ("lower", "higher"):
+        return False
+    return kind.endswith("at_least") if better == "lower" else kind.endswith("at_most")
+
+
 def costs_of(
-    sides: Sides, found: Sequence[Found], points: Sequence[Point], family: Family
+    sides: Sides,
+    expect: Mapping[str, float],
+    found: Sequence[Found],
+    points: Sequence[Point],
+    family: Family,
 ) -> tuple[Cost, ...]:
-    """Return what is decided against the technique at a claim's points, in the order in which its suite names metrics.
+    """Return what is decided against the side that a claim speaks for, in the order in which its suite names metrics.
 
     Nothing of a claim about a value, and of one whose sides are the same technique or stand at different points.
 
     Args:
         sides: Of the claim.
+        expect: What it expects.
         found: What was found of it.
         points: Of the place, these among them.
         family: Theirs.
@@ -55,23 +74,25 @@ def costs_of(
     decided = {(f.point, run.run_id) for f in found for run in f.runs}
     own = [p for p in points if (point_key(p), p.run.run_id) in decided]
     names = dict.fromkeys(name for p in own for name in compared(p.run, p.suite) if name != sides.metric)
-    costs = (_cost(name, sides, own, family) for name in names)
+    payer, other = sides.technique, sides.other
+    if speaks_for_other(sides, expect, family):
+        payer, other = other, payer
+    costs = (_cost(name, payer, other, own, family) for name in names)
     return tuple(cost for cost in costs if cost is not None)
 
 
-def _cost(name: str, sides: Sides, points: Sequence[Point], family: Family) -> Cost | None:
-    """Return in what way the technique is worse in a metric; None where that is decided nowhere."""
-    metric, other = family.metric(name), sides.other
-    assert other is not None
+def _cost(name: str, payer: str, other: str, points: Sequence[Point], family: Family) -> Cost | None:
+    """Return in what way one side is worse than the other in a metric; None where that is decided nowhere."""
+    metric = family.metric(name)
     worse: list[tuple[float, Point, Estimate]] = []
     num_points = 0
     for point in points:
-        cells = [point.cells.get((label, name)) for label in (sides.technique, other)]
+        cells = [point.cells.get((label, name)) for label in (payer, other)]
         asked = name not in diagnostic(point.run, point.suite)
         if not asked or any(cell is None for cell in cells) or len({c.contract_id for c in cells if c}) > 1:
             continue
         num_points += 1
-        effect = point.effect(sides.technique, other, name)
+        effect = point.effect(payer, other, name)
         margin = compared(point.run, point.suite).get(name, metric.margin)
         if judge(effect, margin=margin, better=metric.better, kind=metric.compared_by).name == "slower":
             worse.append((_size(effect.value, metric.compared_by), point, effect))
@@ -81,6 +102,7 @@ def _cost(name: str, sides: Sides, points: Sequence[Point], family: Family) -> C
     return Cost(
         metric=name,
         unit=metric.unit,
+        payer=payer,
         effect=effect,
         kind=metric.compared_by,
         params=point.params,

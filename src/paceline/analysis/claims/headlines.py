@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from paceline.analysis.claims.reproductions import LESS
 from paceline.analysis.claims.results import ClaimResult
 from paceline.analysis.claims.verdicts import CONFORMANCE, NOT_RUN, UNTESTABLE, WORST_FIRST
 from paceline.spec.ledger.papers import Headline, Paper
@@ -22,6 +23,8 @@ BEYOND: frozenset[SettledBy] = frozenset({"gpu", "parameters"})
 """What settles a claim and is not here."""
 TESTED_ORDER = (*WORST_FIRST[:2], "says nothing", "consistent with a model", *WORST_FIRST[2:])
 """Verdicts of a tested headline: of several claims, and of several headlines, the first counts."""
+COUNTED_ORDER = ("does not conform", "conforms in part", "conforms")
+"""What several conformances of a headline come to: the first that one of them has."""
 PAPER_VERDICTS = (*TESTED_ORDER[:-1], PARTLY_TESTED, "reproduced", UNTESTABLE, NOT_RUN, OUTSIDE)
 
 
@@ -40,10 +43,21 @@ class HeadlineResult:
         return self.verdict in TESTED_ORDER
 
     @property
+    def in_direction_alone(self) -> bool:
+        """Whether a model goes in the paper's direction, and not as far as was asked of all that it was asked."""
+        models = [r for r in self.results if r.verdict == "consistent with a model"]
+        return self.verdict == "consistent with a model" and any(LESS in (r.reason or "") for r in models)
+
+    @property
+    def undecided(self) -> tuple[ClaimResult, ...]:
+        """Its conformances that more launches might decide."""
+        return tuple(r for r in self.results if not r.reproduces and r.verdict == "inconclusive")
+
+    @property
     def within_reach(self) -> bool:
         """Whether this machine could test it and nothing has: a claim is left to write, or a run to be made here."""
         waiting = [r for r in self.results if r.reproduces and r.verdict == NOT_RUN]
-        undone = any(not BEYOND.intersection(r.settled_by) for r in waiting)
+        undone = any(not BEYOND.intersection(r.settled_by) for r in waiting) or bool(self.undecided)
         return self.verdict == NOT_RUN and (bool(self.headline.untested) or undone)
 
     @property
@@ -109,7 +123,7 @@ def _row(paper: Paper, results: Sequence[ClaimResult]) -> LedgerRow:
 
 
 def _headlines(paper: Paper, results: Sequence[ClaimResult]) -> Iterator[HeadlineResult]:
-    """Yield the rows of a paper's sheet, and one for each claim that quotes it and is on no row."""
+    """Yield the rows of a paper's sheet, and one for each claim on no row that quotes it, or that is not upheld."""
     listed: set[str] = set()
     for headline in paper.headlines:
         listed.update(headline.claims)
@@ -119,6 +133,9 @@ def _headlines(paper: Paper, results: Sequence[ClaimResult]) -> Iterator[Headlin
         if result.reproduces and result.claim_id not in listed:
             said = Headline(says=result.said["number"], place=result.said["place"], claims=(result.claim_id,))
             yield HeadlineResult(headline=said, results=(result,), verdict=_of_claims(said, (result,)))
+        elif result.verdict not in ("conforms", NOT_RUN) and result.claim_id not in listed:
+            ours = Headline(says=result.quote, place="our words, on no sheet", claims=(result.claim_id,))
+            yield HeadlineResult(headline=ours, results=(result,), verdict=_of_claims(ours, (result,)))
 
 
 def _of_claims(headline: Headline, results: Sequence[ClaimResult]) -> str:
@@ -131,8 +148,17 @@ def _of_claims(headline: Headline, results: Sequence[ClaimResult]) -> str:
         return min(tested, key=TESTED_ORDER.index)
     if UNTESTABLE in found:
         return UNTESTABLE
-    counted = [r.verdict for r in results if r.verdict in CONFORMANCE.values()]
-    return counted[0] if counted and NOT_RUN not in found else NOT_RUN
+    if NOT_RUN in found:
+        return NOT_RUN
+    return _counted([r.verdict for r in results])
+
+
+def _counted(verdicts: Sequence[str]) -> str:
+    """Return what several conformances come to: the worst, and in part where some are undecided."""
+    counted = [v for v in COUNTED_ORDER if v in verdicts]
+    if not counted:
+        return NOT_RUN
+    return "conforms in part" if counted[0] == "conforms" and "inconclusive" in verdicts else counted[0]
 
 
 def _verdict(
@@ -154,8 +180,8 @@ def _verdict(
             worst = PARTLY_TESTED
         return worst, reason
     out_of_reach = [h for h in untested if h.verdict == UNTESTABLE]
-    # what a premise kept from a verdict was run; what nobody wrote a claim for was not
-    if any(h.results for h in out_of_reach) or (out_of_reach and not any(h.within_reach for h in untested)):
+    # a headline that could be tested here is left undone, whatever premises keep others from a verdict
+    if out_of_reach and not any(h.within_reach for h in untested):
         return UNTESTABLE, reason
     return NOT_RUN, reason
 
@@ -171,6 +197,8 @@ def _untested_text(row: HeadlineResult) -> str:
         return f"{headline.says} ({own.reason})"
     if instead := next((r for r in row.results if r.against and not r.reproduces), None):
         return f"{headline.says} (against another than its paper's opponent it {instead.verdict})"
+    if row.verdict == NOT_RUN and row.undecided:
+        return f"{headline.says} (what was counted is inconclusive)"
     if row.verdict == NOT_RUN:
         own_reason = next((r.reason for r in row.results if r.verdict == NOT_RUN), "no claim measures it")
         return f"{headline.says} ({own_reason})"

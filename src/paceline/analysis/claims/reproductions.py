@@ -41,6 +41,9 @@ from paceline.base.counting import number_of
 from paceline.base.families.family import Family
 from paceline.stats.estimates import Estimate
 
+LESS = "the direction alone: less than was asked"
+"""Of a claim whose effect was assumed: how it falls short of its bound."""
+
 
 def null_found(
     claim: Mapping[str, Any], sides: Sides, found: Sequence[Found], points: Sequence[Point], family: Family
@@ -179,7 +182,7 @@ def judged(
         why = ""
     if claim.get("assumed"):
         if verdict == "partly" and not why:
-            why = "the direction alone: less than was asked"
+            why = LESS
         assumed = "; ".join(f"{name}: {text}" for name, text in claim["assumed"].items())
         return "consistent with a model", "; ".join(filter(None, (f"assumed: {assumed}", why)))
     return verdict, why or None

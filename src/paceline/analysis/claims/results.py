@@ -93,7 +93,7 @@ class ClaimResult:
     assumed: Mapping[str, str] = field(default_factory=dict)
     """What creates the effect and was assumed, with what it stands for."""
     costs: tuple[Cost, ...] = ()
-    """Other metrics of the suite in which the technique is worse than the other side, at the same points."""
+    """Other metrics of the suite in which the side that it speaks for is worse than the other, at the same points."""
     matrix: Matrix | None = None
     """What it comes to at all points of its suite, where it was decided; None where nothing was measured."""
     power: Power | None = None
@@ -195,7 +195,8 @@ def _evaluate_one(
         return ClaimResult(**common, verdict=NOT_RUN, reason=_why_not_run(claim, suite), settled_by=(needed,))
     if not measured.found:
         return ClaimResult(**common, verdict="inconclusive", reason=measured.failed, settled_by=("time",))
-    costs = costs_of(sides, measured.found, [point for place in places for point in place], family)
+    everywhere = [point for place in places for point in place]
+    costs = costs_of(sides, claim["expect"], measured.found, everywhere, family)
     check = _checker(claim, sides, family, points).at
     matrix = matrix_of(claim["expect"], sides, measured.found, points, family, check)
     decided_by = _result(common, claim, measured)

@@ -34,14 +34,18 @@ def headline_cells(row: HeadlineResult) -> tuple[str, str, str, str, str]:
     shown = [
         c
         for c in row.results
-        if c.worst is not None and (c.reproduces or c.against or row.verdict in CONFORMANCE.values())
+        if c.worst is not None
+        and (c.reproduces or c.against or c in row.undecided or row.verdict in CONFORMANCE.values())
     ]
     found = "; ".join(
         f"{metric_label(c.metric)} of {sides(c)}: {found_text(c)}, asked {c.expectation}{_costs(c)}"
         for c in shown
     )
     nulls = "; ".join(dict.fromkeys(null_text(c) for c in shown if c.reproduces or c.against))
-    verdict = f"{row.verdict}, {row.how}" if row.how == "tested in another form" else row.verdict
+    how = row.how if row.how == "tested in another form" else ""
+    verdict = ", ".join(
+        filter(None, (row.verdict, "in direction alone" if row.in_direction_alone else "", how))
+    )
     return says, found or ABSENT, nulls or ABSENT, verdict, _untested(row)
 
 

@@ -75,9 +75,9 @@ def _off_one(found: Estimate) -> Estimate:
 
 
 def costs_text(claim: ClaimResult) -> str:
-    """Say in which metrics of its suite a claim's technique is worse, such as ``at the cost of: latency 1.44 ×``.
+    """Say in which metrics of its suite a claim's side is worse, such as ``at the cost of: latency 1.44 ×``.
 
-    Where that is not so at all of the claim's points it says at how many.
+    Where the claim speaks for its other side that is named, and where it is not so at all points it says at how many.
     """
     told = []
     for cost in claim.costs:
@@ -86,7 +86,9 @@ def costs_text(claim: ClaimResult) -> str:
         where = f" at {cost.num_points} of {points}" if cost.num_points < cost.of_points else ""
         effect = format_effect(cost.effect, cost.kind, verdict="slower")
         told.append(f"{metric_label(cost.metric)} {effect}{f' {unit}' if unit else ''}{where}")
-    return f"at the cost of: {', '.join(told)}" if told else ""
+    others = dict.fromkeys(cost.payer for cost in claim.costs if cost.payer != claim.technique)
+    whose = f", to {next(iter(others))}," if others else ""
+    return f"at the cost{whose} of: {', '.join(told)}" if told else ""
 
 
 def matrix_text(claim: ClaimResult) -> str:

@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -19,6 +20,10 @@ SettledBy = Literal["gpu", "parameters", "time", "setting"]
 KINDS = ("metric", "quantity", "parameter")
 HERE = ("two cores", "nothing but two cores")
 """How ``machine`` begins where a machine of two cores meets the premise, with another workload or a longer run."""
+MORE = re.compile(
+    r"\bGPU|\bdevices?\b|\bcore (?:for each|or device)|\b(?:three|four|eight|sixteen|\d+) cores\b"
+)
+"""What a machine has that two cores lack."""
 
 
 class Source(FileModel):
@@ -65,13 +70,19 @@ class Premise(FileModel):
     command: str = Field("", description="The command that would test it.")
     machine: str = Field(
         "",
-        description="What that command needs, and what is to be changed first; `two cores; …` where no more is needed.",
+        description="What that command needs, and what is to be changed first; `two cores; …` where no more is needed, "
+        "else a GPU, or more cores.",
     )
 
     @property
     def names_two_cores(self) -> bool:
         """Whether it says that a machine of two cores meets it."""
         return self.machine.startswith(HERE)
+
+    @property
+    def names_more(self) -> bool:
+        """Whether it names what two cores lack: a GPU, or more cores."""
+        return MORE.search(self.machine) is not None
 
     @property
     def within_reach(self) -> bool:

@@ -66,6 +66,12 @@ def _errors(
             where=located.where((*at, "settled_by")),
             expected="time or setting; or a machine that is not here",
         )
+    if not premise.within_reach and not premise.names_more:
+        yield UserError(
+            f"its machine has neither {HERE[0]} nor what they lack, and it is settled by {premise.settled_by}",
+            where=located.where((*at, "machine")),
+            expected=f"'{HERE[0]}; …' with another workload or model that can be made there; a GPU, or more cores",
+        )
     for key, source in (("of", premise.of), ("over", premise.over)):
         if source is not None:
             yield from _source_errors(source, (*at, key), family, labels, located)
