@@ -40,8 +40,9 @@ class OpenaiServer:
             for; of a server that counts no tokens of streams, where events may hold several or none.
         authorities: File of the authorities that vouch for the server, in PEM; empty takes the system's.
         verify: Whether the server's certificate is checked.
-        start: Command that starts the server before its calls; empty where it runs already.
+        start: Command of the shell that starts the server before its calls; empty where it runs already.
         stop: Command that stops it; empty ends what ``start`` started.
+        folder: Absolute path of the folder in which both are called; empty for the launch's own.
         ready: How long it may take until it answers.
     """
 
@@ -64,6 +65,7 @@ class OpenaiServer:
         verify: bool = True,
         start: str = "",
         stop: str = "",
+        folder: str = "",
         ready: str = "10min",
     ) -> None:
         self.url, self.model, self.api = url, model, api

@@ -126,7 +126,7 @@ def test_where_no_call_completes_the_run_is_invalid_with_the_reasons_counted(tmp
         (("mock:", "--rate", "1", "--concurrency", "2"), "contradict each other"),
         (("mock:", "--arrivals", "poisson"), "arrivals need a rate"),
         (("mock:", "--duration", "5s"), "a duration is of an open loop"),
-        (("mock:", "--extra", "[]"), "it is no JSON object"),
+        (("mock:", "--extra", "[]"), "it is no field and no JSON object"),
         (("mock:", "--header", "Authorization=x"), "holds a secret"),
         (("mock:", "mock:", "mock:", "mock:", "mock:"), "expected: 1 to 4"),
     ],

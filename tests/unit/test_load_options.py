@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from paceline.base.errors import EXIT_USAGE, UserError
 from paceline.base.families.family import load_family
 from paceline.cli import application
+from paceline.cli.measuring.extra_fields import extra_fields
 from paceline.cli.measuring.load import load
 from paceline.families.serving.core.client_figures import accounting, settled
 from paceline.families.serving.core.load.log.entries import Entry
@@ -95,6 +97,55 @@ def test_a_tokenizer_is_named_by_its_folder_or_its_name_on_the_hub(
         tokenizer_folder("some/other")
     with pytest.raises(UserError, match="no such file or folder"):
         tokenizer_folder("/no/such/folder")
+
+
+@pytest.mark.parametrize(
+    ("items", "fields"),
+    [
+        ([], {}),
+        (["top_p=0.9"], {"top_p": 0.9}),
+        (["top_p=0.9", "user=anna"], {"top_p": 0.9, "user": "anna"}),
+        (["return_token_ids=true", "stop=null"], {"return_token_ids": True, "stop": None}),
+        (['stop=["a", "b=c"]'], {"stop": ["a", "b=c"]}),
+        (['user="7"', "seed=7"], {"user": "7", "seed": 7}),
+        (["user=a=b", "suffix="], {"user": "a=b", "suffix": ""}),
+        (["top_p=NaN"], {"top_p": "NaN"}),  # a request with it were no JSON
+        (
+            ['chat_template_kwargs={"enable_thinking": false}'],
+            {"chat_template_kwargs": {"enable_thinking": False}},
+        ),
+        (['{"top_p": 0.9, "user": "a=b"}'], {"top_p": 0.9, "user": "a=b"}),
+        (['{"top_p": 0.9}', "user=anna"], {"top_p": 0.9, "user": "anna"}),
+    ],
+)
+def test_a_further_field_is_a_name_with_its_value_or_an_object(
+    items: list[str], fields: dict[str, Any]
+) -> None:
+    assert extra_fields(items) == fields
+
+
+@pytest.mark.parametrize(
+    ("items", "says"),
+    [
+        (["top_p"], "no field and no JSON object"),
+        (["=0.9"], "no field and no JSON object"),
+        (["[1]"], "no field and no JSON object"),
+        (["7"], "no field and no JSON object"),
+        ([""], "no field and no JSON object"),
+        (["{'user': 'a=b'}"], "no field and no JSON object"),
+        (["{user=anna}"], "no field and no JSON object"),
+        (["two words=1"], "no field and no JSON object"),
+        (["top_p=1", "top_p=0.9"], "'top_p' is given twice"),
+        (['{"top_p": 0.9}', "top_p=1"], "'top_p' is given twice"),
+    ],
+)
+def test_what_is_no_further_field_is_told_with_both_forms(items: list[str], says: str) -> None:
+    given = [word for item in items for word in ("--extra", item)]
+    told = CliRunner().invoke(application, ["load", "http://127.0.0.1:9", *given])
+    assert isinstance(told.exception, UserError) and told.exception.exit_code == EXIT_USAGE
+    assert says in str(told.exception) and f"--extra={items[-1]}" in str(told.exception)
+    if "twice" not in says:
+        assert "top_p=0.9" in str(told.exception) and '{"top_p": 0.9}' in str(told.exception)
 
 
 @pytest.mark.parametrize("text", ["concurrency:1.5", "concurrency:nan", "concurrency:0", "1,,2"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,15 @@ from paceline.families.serving.core.load.trials import Access, Api
 from paceline.families.serving.core.load.words import WORDS
 from paceline.families.serving.core.workloads.text_tokens import load_tokenizer
 from paceline.families.serving.core.workloads.traces import SHAREGPT
-from paceline.families.serving.ops.endpoint.served import NoServerError, served
+from paceline.families.serving.ops.endpoint.served import (
+    NoServerError,
+    TakenError,
+    outlives,
+    served,
+    variables_of_commands,
+)
 from paceline.families.serving.ops.endpoint.target import MOCK, mock_of, side_of
+from paceline.workflows.choosing import Say
 
 SUITE = "serving/load"
 MARGIN = 0.02
@@ -43,6 +50,20 @@ OPEN_SLACK_S, CLOSED_S = 600.0, 3600.0
 KEYS = ("OPENAI_API_KEY", "OPENAI_API_KEY_2")
 SECRET_HEADERS = ("authorization", "api-key", "x-api-key", "cookie", "proxy-authorization")
 SAMPLE_WORDS = 2000
+OF_SERVERS = (
+    "VLLM_",
+    "SGLANG_",
+    "SGL_",
+    "LLAMA_",
+    "LMDEPLOY_",
+    "TRTLLM_",
+    "TLLM_",
+    "OLLAMA_",
+    "HF_TOKEN",
+    "PYTHONPATH",
+)
+"""How variables begin by which people set servers up."""
+LAST_LINES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +101,19 @@ class Side:
     """How words become tokens."""
 
 
-def find_sides(asked: Sequence[Asked], traffic: Mapping[str, Any]) -> list[Side]:
+def find_sides(asked: Sequence[Asked], traffic: Mapping[str, Any], *, say: Say) -> list[Side]:
     """Find out how each server wants to be asked, starting those that a command starts.
+
+    Args:
+        asked: The servers.
+        traffic: Parameters of the load.
+        say: Called with what a person has to wait for or to know.
 
     Raises:
         UserError: A server cannot be asked, or two have one name.
         InfrastructureError: Nobody answers.
     """
-    sides = [_side(one, traffic) for one in asked]
+    sides = [_side(one, traffic, say) for one in asked]
     labels = [side.label for side in sides]
     if len(set(labels)) < len(labels):
         names = ["a", "b", "c", "d"]
@@ -98,7 +124,7 @@ def find_sides(asked: Sequence[Asked], traffic: Mapping[str, Any]) -> list[Side]
     return sides
 
 
-def _side(asked: Asked, traffic: Mapping[str, Any]) -> Side:
+def _side(asked: Asked, traffic: Mapping[str, Any], say: Say) -> Side:
     for name in asked.headers:
         if name.lower() in SECRET_HEADERS:
             raise UserError(
@@ -120,6 +146,7 @@ def _side(asked: Asked, traffic: Mapping[str, Any]) -> Side:
         "verify": asked.verify,
         "start": asked.start,
         "stop": asked.stop,
+        "folder": str(Path.cwd()) if asked.start else "",
         "ready": asked.ready,
     }
     label = asked.name or _label(asked.url)
@@ -130,7 +157,7 @@ def _side(asked: Asked, traffic: Mapping[str, Any]) -> Side:
             raise UserError(str(error), where=asked.url) from None
         mine = {"url": asked.url, **({"api": asked.api} if asked.api else {})}
         return Side(label=label, options=mine, server=None, counted_by="the mock counts words")
-    server = _found(asked, options, traffic)
+    server = _found(asked, options, traffic, say)
     options |= {
         "url": server.url,
         "model": server.model,
@@ -147,7 +174,7 @@ def _side(asked: Asked, traffic: Mapping[str, Any]) -> Side:
     return Side(label=label, options=_said(options), server=server, counted_by=counted_by)
 
 
-def _found(asked: Asked, options: Mapping[str, Any], traffic: Mapping[str, Any]) -> Server:
+def _found(asked: Asked, options: Mapping[str, Any], traffic: Mapping[str, Any], say: Say) -> Server:
     """Find out how a server wants to be asked; one that a command starts is started for it."""
     access = Access(
         key=os.environ.get(asked.key_variable) or None,
@@ -172,21 +199,54 @@ def _found(asked: Asked, options: Mapping[str, Any], traffic: Mapping[str, Any])
     def ask() -> Server:
         return find_server(asked.url, access, model=asked.model, apis=apis, asking=asking)
 
-    if not asked.start:
-        return ask()
+    return _started(asked, options, ask, say) if asked.start else ask()
+
+
+def _started(asked: Asked, options: Mapping[str, Any], ask: Callable[[], Server], say: Say) -> Server:
+    """Ask a server that its command starts, and end it.
+
+    Raises:
+        UserError: There is no server, another one answers there, or it answers still when it was ended.
+    """
     base = asked.url.rstrip("/")
     told = {**options, "url": base if base.endswith("/v1") else f"{base}/v1"}
-    filled = {**DEFAULTS, "model": "", "api": "completions", "tokens_per_word": 1.0, **told}
+    side = side_of({**DEFAULTS, "model": "", "api": "completions", "tokens_per_word": 1.0, **told})
     log = Path.cwd() / "paceline-load-start.log"
+    log.unlink(missing_ok=True)
+    say(f"starting '{asked.start}'; it has {asked.ready} to answer at {side.url}, and writes to {log}")
+    kept = variables_of_commands(os.environ)
+    if missed := [n for n in sorted(os.environ) if n.startswith(OF_SERVERS) and n not in kept]:
+        say(
+            f"the command does not get {', '.join(missed)} of this shell: --start '{missed[0]}=… {asked.start}'"
+        )
     try:
-        with served(side_of(filled), log):
+        with served(side, log):
             found = ask()
-        log.unlink()  # what a command wrote matters where it gave no server
-        return found
-    except NoServerError as error:
+    except TakenError as error:
         raise UserError(
-            error.reason, where="--start", expected=f"a server at {asked.url}", fix=f"look into {log}"
+            error.reason,
+            where="--start",
+            expected=f"nobody at {asked.url}, so that each launch starts its own server",
+            fix="end what answers there; --stop=COMMAND where that is what --start started; or another port",
         ) from None
+    except NoServerError as error:
+        words = "".join(f"\n    {line}" for line in (error.last_words or "").splitlines()[-LAST_LINES:])
+        raise UserError(
+            error.reason + words,
+            where="--start",
+            expected=f"a server at {asked.url} within {asked.ready} (--ready)",
+            fix=f"look into {log}",
+        ) from None
+    if outlives(side):
+        ended_by = asked.stop or asked.start
+        raise UserError(
+            f"the server answers still, though '{ended_by}' has ended",
+            where="--stop" if asked.stop else "--start",
+            expected=f"nobody at {asked.url}, so that each launch starts its own server",
+            fix="--stop=COMMAND that ends it, such as 'docker stop NAME'",
+        )
+    log.unlink()  # what a command wrote matters where it gave no server
+    return found
 
 
 def _label(url: str) -> str:
@@ -220,6 +280,7 @@ DEFAULTS: Mapping[str, Any] = {
     "verify": True,
     "start": "",
     "stop": "",
+    "folder": "",
     "ready": "10min",
     "added_tokens": 0.0,
     "length_counts": False,

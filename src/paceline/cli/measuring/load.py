@@ -77,8 +77,11 @@ def load(urls: tuple[str, ...], **options: Any) -> None:
     """
     if len(urls) > MOST_SERVERS:
         raise UserError(number_of(len(urls), "server"), where="URL", expected=f"1 to {MOST_SERVERS}")
+    _check_launches(options["launches"], len(urls))
+    budget = duration_of("--budget", options["budget"])
     traffic, sweep = traffic_and_sweep(options)
-    sides = find_sides([asked_of(n, url, len(urls), options) for n, url in enumerate(urls)], traffic)
+    asked = [asked_of(n, url, len(urls), options) for n, url in enumerate(urls)]
+    sides = find_sides(asked, traffic, say=warn)
     _say_sides(sides)
     text = suite_of(
         sides,
@@ -86,7 +89,7 @@ def load(urls: tuple[str, ...], **options: Any) -> None:
         sweep=sweep,
         margin=options["margin"] if options["margin"] is not None else MARGIN,
         launches=options["launches"] or 1,
-        budget=duration_of("--budget", options["budget"]),
+        budget=budget,
     )
     if options["save_suite"] is not None:
         options["save_suite"].write_text(text, encoding="utf-8")
@@ -95,6 +98,20 @@ def load(urls: tuple[str, ...], **options: Any) -> None:
         return
     outcome = _run(text, len(sides), options)
     sys.exit(_report(outcome, options))
+
+
+def _check_launches(launches: int | None, count: int) -> None:
+    """Check, before a server is started, that there are enough launches to tell two apart.
+
+    Raises:
+        UserError: There are not.
+    """
+    if count > 1 and launches is not None and launches < LAUNCHES:
+        raise UserError(
+            f"{number_of(launches, 'launch tells', 'launches tell')} no two servers apart",
+            where=f"--launches={launches}",
+            expected=f"{LAUNCHES} or more before the first look",
+        )
 
 
 def _say_sides(sides: Sequence[Side]) -> None:
@@ -118,16 +135,7 @@ def _say_sides(sides: Sequence[Side]) -> None:
 def _run(text: str, count: int, options: dict[str, Any]) -> Outcome:
     from paceline.spec.suites.launches import parse_launches  # noqa: PLC0415 - pydantic only when it is called
 
-    launches = options["launches"]
-    chosen = None
-    if count > 1 and launches is not None:
-        if launches < LAUNCHES:
-            raise UserError(
-                f"{number_of(launches, 'launch tells', 'launches tell')} no two servers apart",
-                where=f"--launches={launches}",
-                expected=f"{LAUNCHES} or more before the first look",
-            )
-        chosen = parse_launches(launches)
+    chosen = parse_launches(options["launches"]) if count > 1 and options["launches"] is not None else None
     with tempfile.TemporaryDirectory(prefix="paceline-load-suite-") as folder:
         path = Path(folder) / "load.yaml"
         path.write_text(text, encoding="utf-8")

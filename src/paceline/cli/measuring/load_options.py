@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from paceline.base.counting import number_of
 from paceline.base.errors import UserError
 from paceline.base.techniques.technique import valid_name
 from paceline.base.units import parse_duration
+from paceline.cli.measuring.extra_fields import extra_fields
 from paceline.cli.options import together
 from paceline.families.serving.core.planning.points import calls_of_a_place, wrong_places
 from paceline.families.serving.core.workloads.text_tokens import tokenizer_folder
@@ -158,7 +158,12 @@ server_options = together(
         metavar="NAME=VALUE",
         help="A further header; it is in the record.",
     ),
-    click.option("--extra", default=None, metavar="JSON", help="Further fields of requests."),
+    click.option(
+        "--extra",
+        multiple=True,
+        metavar="KEY=VALUE|JSON",
+        help="A further field of requests, its value in JSON or a text as it stands; or an object with several.",
+    ),
     click.option("--rename", multiple=True, metavar="OLD=NEW", help="A field under another name."),
     click.option(
         "--leave-out",
@@ -322,7 +327,7 @@ def asked_of(number: int, url: str, count: int, options: dict[str, Any]) -> Aske
         api=options["api"],
         leave_out=tuple(n for item in options["leave_out"] for n in item.split(",")),
         rename=_pairs("--rename", options["rename"]),
-        extra=_json(options["extra"]),
+        extra=extra_fields(options["extra"]),
         headers=_pairs("--header", options["headers"]),
         key_variable=own("key_variable", KEYS[0]),
         key_header=options["key_header"],
@@ -364,15 +369,3 @@ def _pairs(option: str, items: Sequence[str]) -> dict[str, str]:
             raise UserError(f"'{item}' has no value", where=option, expected="NAME=VALUE")
         found[name] = value
     return found
-
-
-def _json(text: str | None) -> dict[str, Any]:
-    try:
-        read = json.loads(text or "{}")
-    except ValueError as error:
-        raise UserError(
-            str(error), where=f"--extra={text}", expected='a JSON object, such as {"top_p": 0.9}'
-        ) from None
-    if not isinstance(read, dict):
-        raise UserError("it is no JSON object", where=f"--extra={text}", expected='such as {"top_p": 0.9}')
-    return read

@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from multiprocessing import forkserver
 from pathlib import Path
@@ -148,10 +149,16 @@ def scrub_environment() -> None:
     A user without an entry in the password file gets a name: torch asks for one where it compiles, and fails without.
     """
     os.environ.setdefault("USER", user_name())
-    allowed = allowed_environment(dict(os.environ))
+    kept = kept_variables(os.environ)
     for name in list(os.environ):
-        if name not in allowed and name not in (*SYSTEM_VARIABLES, *SOURCE_SECRETS):
+        if name not in kept and name not in SOURCE_SECRETS:
             del os.environ[name]
+
+
+def kept_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what programs get that a rank starts: what system and measurement need, without keys."""
+    allowed = allowed_environment(dict(environment))
+    return {n: value for n, value in environment.items() if n in allowed or n in SYSTEM_VARIABLES}
 
 
 def take_secrets() -> dict[str, str]:

@@ -32,6 +32,8 @@ class Side:
     tls: Tls = field(default_factory=Tls)
     start: str = ""
     stop: str = ""
+    folder: str = ""
+    """Where both commands are called; empty for the process's own."""
     ready_s: float = 600.0
     key_variable: str = "OPENAI_API_KEY"
     key_header: str = ""
@@ -69,6 +71,7 @@ def side_of(options: Mapping[str, Any]) -> Side:
         tls=Tls(authorities=str(options["authorities"]) or None, verify=bool(options["verify"])),
         start=str(options["start"]),
         stop=str(options["stop"]),
+        folder=str(options["folder"]),
         ready_s=parse_duration(str(options["ready"])),
         key_variable=str(options["key_variable"]),
         key_header=str(options["key_header"]),
