@@ -3,7 +3,7 @@
 window.pacelineSearch = (() => {
   const MOST = 20, EXCERPT = 150;
   // Words of questions that tell nothing of what is asked for.
-  const SMALL = new Set("a an and any are as at be by can did do does for from get how i in is it my of on or should than that the there this to use was what when where which who why will with you".split(" "));
+  const SMALL = new Set("a an and any are as at be by can did do does for from get here how i in is it my of on or should than that the there this to use was what when where which who why will with you".split(" "));
   const WEIGHT = { Page: 1.5, Board: 1.25, Technique: 1.25, "Technique without results": .9, Paper: 1.1, Point: 1, Metric: 1, Document: .9 };
 
   // Lower case, no accents, words apart by one blank, numbers joined to their unit: "All-reduce, 1 MiB" is " all reduce 1mib ".

@@ -15,9 +15,6 @@ from paceline.workflows.conformance import ConformanceResult, conformance, point
 FAMILY = "serving"
 SOURCES = content.techniques(FAMILY)
 CASES = sorted((o, name) for name, source in SOURCES.items() for o in source.info.implements)
-ALONE = "1 ranks are 1 components"
-"""Why a technique that splits a model between ranks may leave out the points of one rank."""
-
 PARTS = {o: parts.parts_of(name for other, name in CASES if other == o) for o in {o for o, _ in CASES}}
 
 pytestmark = pytest.mark.timeout(180)
@@ -42,8 +39,8 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
 @pytest.mark.parametrize(("operation", "technique"), CASES)
 def test_a_technique_conforms(operation: str, technique: str, launch: Launch) -> None:
     found = [r for r in launch(operation, technique) if r.technique == technique]
-    refusals = [r.reason or "" for r in found if r.status == "unsupported"]
+    # a technique that splits a model between ranks may leave out the points of one
+    alone = [r for r in found if r.status == "unsupported" and r.params.get("ranks") == 1]
     assert len(found) >= len(points_of(FAMILY, operation))
-    assert [r.status for r in found].count("ok") == len(found) - len(refusals) > 0, [r.reason for r in found]
-    assert not [reason for reason in refusals if ALONE not in reason]
+    assert [r.status for r in found].count("ok") == len(found) - len(alone) > 0, [r.reason for r in found]
     assert not [r.problem for r in found if r.problem]

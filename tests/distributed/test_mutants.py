@@ -36,8 +36,8 @@ PROTOCOL = {
 }
 """Enough timed calls for inputs to come again: 4 draws, 6 scales."""
 
-NEEDS_NAMESPACES = {"hides-behind-noise"}
-"""Only the kernel's counters tell; tests/netns has them."""
+NEEDS_NAMESPACES = {"hides-behind-noise", "shares-memory-by-name"}
+"""Only the kernel's counters tell, of an interface that nobody else uses; tests/netns has them."""
 DIFFER = r"elements differ, first at"
 STALE = r"outputs are not mixtures of the inputs|a row of mixing weights sums to"
 """The second where what was sent long ago is this call's own draw at another scale."""

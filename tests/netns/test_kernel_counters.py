@@ -23,7 +23,10 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif((reason := supported()) is not None, reason=reason or "shaped links work"),
 ]
-MUTANT = Path(__file__).parents[1] / "mutants" / "collectives" / "hides_behind_noise.py"
+MUTANTS = [
+    Path(__file__).parents[1] / "mutants" / "collectives" / f"{name}.py"
+    for name in ("hides_behind_noise", "shares_memory_by_name")
+]
 RANKS = 4
 MIB = 1 << 20
 HEADERS = 1.03
@@ -45,7 +48,10 @@ SUITES = {
     "exact": {
         "workload": {"op": "all_reduce", "payload": "gaussian"},
         "baseline": "native",
-        "techniques": ["native", "ring", "recursive-doubling", "tree", "hierarchical", "hides-behind-noise"],
+        "techniques": [
+            *("native", "ring", "recursive-doubling", "tree", "hierarchical"),
+            *("hides-behind-noise", "shares-memory-by-name"),
+        ],
         "matrix": {"size_bytes": [MIB], "ranks": [RANKS]},
     },
     "coded": {
@@ -82,7 +88,7 @@ CARRIED = {
 def write_suite(folder: Path, name: str) -> Suite:
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump({"suite": f"collectives/{name}", **COMMON, **SUITES[name]}))
-    return load_suite(path, extra=[MUTANT])
+    return load_suite(path, extra=MUTANTS)
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +128,9 @@ def test_bytes_around_the_communicator_are_seen_by_the_kernel(record: RunRecord)
     (found,) = [m for m in record.measurements if m.label == "hides-behind-noise"]
     assert found.status == "refused"
     assert "the kernel carried" in (found.reason or "")
+
+
+def test_bytes_that_never_left_are_missed_by_the_kernel(record: RunRecord) -> None:
+    (found,) = [m for m in record.measurements if m.label == "shares-memory-by-name"]
+    assert found.status == "refused"
+    assert "left on the ranks' interface" in (found.reason or "")
