@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from importlib.util import find_spec
+
 import pytest
 import seeds
 from kernel_operators import OPERATORS
@@ -27,11 +30,18 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[ConformanceResult]
     )
 
 
+def lacks(technique: str) -> bool:
+    """Tell whether a kernel's card asks for a device or a package that is not here."""
+    asked = content.techniques(FAMILY)[technique].info.requires
+    packages = [re.split(r"[<>=~!]", text)[0] for text in asked.packages]
+    return "cpu" not in (asked.devices or ("cpu",)) or any(find_spec(name) is None for name in packages)
+
+
 @pytest.mark.parametrize("technique", TECHNIQUES)
 def test_a_kernel_conforms(technique: str, results: list[ConformanceResult]) -> None:
     found = [r for r in results if r.technique == technique]
     assert not [r.problem for r in found if r.problem]
-    assert any(r.status == "ok" for r in found), "it ran nowhere"
+    assert any(r.status == "ok" for r in found) != lacks(technique), [(r.status, r.reason) for r in found]
 
 
 def test_every_operation_has_a_kernel_that_passed(results: list[ConformanceResult]) -> None:
