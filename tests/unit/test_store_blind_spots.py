@@ -308,10 +308,10 @@ def test_a_retraction_is_about_a_run_that_was_there_before_it(tmp_path: Path) ->
         added, (problem,) = merge(mine, [correction], corrections=corrections)
         assert (added, "which this store does not have" in problem.what) == (0, True)
     # an earlier version took it, and the run came in later
-    shutil.copytree(correction.parent, mine / correction.parent.relative_to(theirs))
-    copied = mine / victim.relative_to(theirs)
-    copied.unlink()
-    add_to_manifest(mine, mine / correction.relative_to(theirs))
+    copied = mine / correction.relative_to(theirs)  # in the month of today, and not in that of the run
+    copied.parent.mkdir(parents=True)
+    shutil.copy(correction, copied)
+    add_to_manifest(mine, copied)
     assert merge(mine, [victim]) == (1, [])
     assert run_id_of(victim) in [r.run_id for r in load([mine]).records]
     assert (load([mine]).retracted, retractions([mine])) == ({}, {})
