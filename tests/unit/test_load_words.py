@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import itertools
 import random
 from pathlib import Path
 
@@ -97,10 +97,12 @@ def test_with_a_tokenizer_a_prompt_has_exactly_the_asked_tokens(count: str, toke
 def test_exact_prompts_share_their_beginning_where_their_tokens_do_and_no_others(count: str) -> None:
     exact, prefix = ExactWords(COUNTS[count]), drawn(1, 200)
     one, other, third = (exact.text(prefix + drawn(seed, 50)) for seed in (2, 3, 3))
-    common = os.path.commonprefix([one, other])
+    common = "".join(
+        a for a, b in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    )
     assert other == third
-    # the word in which the prefix ends may hold tokens of both
-    assert 190 <= COUNTS[count](common) <= 202
+    # the word in which the prefix ends may hold tokens of both, and the words behind it may begin alike
+    assert 190 <= COUNTS[count](common) <= 212
     assert exact.text(drawn(4, 64))[:20] != exact.text(drawn(5, 64))[:20]
 
 

@@ -272,7 +272,7 @@ def _words(asked: Asked, server: Server, say: Say) -> tuple[float, str]:
         around = None if by_server is None else by_server[0] - short
         if by_server is not None and (by_server[1] - long != around or by_server[0] < short):
             say(
-                f"the server counts {by_server[0]} and {by_server[1]} tokens of two texts, the tokenizer "
+                f"of two texts the server counts {by_server[0]} and {by_server[1]}, the tokenizer "
                 f"{tokenizer.name} {short} and {long}: is it another model's?"
             )
             around = None
