@@ -36,6 +36,8 @@ class OpenaiServer:
         key_header: Header that takes the key as it is; empty sends ``Authorization: Bearer``.
         tokens_per_word: Of the prompts' words, as the model's tokenizer or the server counts them.
         added_tokens: That the server puts around every prompt.
+        tokenizer: Absolute path of the model's tokenizer, by which prompts have exactly the asked tokens, without
+            special ones and a template; empty goes by the two before.
         length_counts: Whether an answer that ends with the finish reason ``length`` has as many tokens as were asked
             for; of a server that counts no tokens of streams, where events may hold several or none.
         authorities: File of the authorities that vouch for the server, in PEM; empty takes the system's.
@@ -60,6 +62,7 @@ class OpenaiServer:
         key_header: str = "",
         tokens_per_word: float = 1.0,
         added_tokens: float = 0.0,
+        tokenizer: str = "",
         length_counts: bool = False,
         authorities: str = "",
         verify: bool = True,

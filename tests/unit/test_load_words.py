@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from pathlib import Path
 
 import pytest
 
+from paceline.base.errors import UserError
 from paceline.families.serving.core.load.calls import Call, Messages, Workload
+from paceline.families.serving.core.load.exact_words import ExactWords
 from paceline.families.serving.core.load.words import VOCABULARY, WORDS, Wording, in_words
+from paceline.families.serving.core.workloads.text_tokens import load_tokenizer
 
 
 def drawn(seed: int, count: int) -> tuple[int, ...]:
@@ -59,3 +64,67 @@ def test_turns_of_a_session_are_messages_of_a_user_in_a_chat_and_texts_elsewhere
 
 def test_words_are_different_ones() -> None:
     assert len(set(WORDS)) == len(WORDS) > 500
+
+
+def by_letters(text: str) -> int:
+    """Count pieces of at most four characters, as tokenizers split words that they do not know."""
+    return sum(-(-len(word) // 4) for word in text.split())
+
+
+def by_whole_text(text: str) -> int:
+    """Count pieces of three characters across words: no word has a count of its own."""
+    return -(-len(text) // 3)
+
+
+COUNTS = {
+    "words": lambda text: len(text.split()),
+    "letters": by_letters,
+    "characters": len,
+    "text": by_whole_text,
+}
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("tokens", [1, 2, 7, 64, 513])
+def test_with_a_tokenizer_a_prompt_has_exactly_the_asked_tokens(count: str, tokens: int) -> None:
+    wording = Wording(tokens_per_word=3.0, added_tokens=11.0, exact=ExactWords(COUNTS[count]))
+    for seed in range(5):
+        for first in (True, False):
+            assert COUNTS[count](wording.text(drawn(seed, tokens), first=first)) == tokens
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_exact_prompts_share_their_beginning_where_their_tokens_do_and_no_others(count: str) -> None:
+    exact, prefix = ExactWords(COUNTS[count]), drawn(1, 200)
+    one, other, third = (exact.text(prefix + drawn(seed, 50)) for seed in (2, 3, 3))
+    common = "".join(
+        a for a, b in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    )
+    assert other == third
+    # the word in which the prefix ends may hold tokens of both, and the words behind it may begin alike
+    assert 190 <= COUNTS[count](common) <= 212
+    assert exact.text(drawn(4, 64))[:20] != exact.text(drawn(5, 64))[:20]
+
+
+def test_a_tokenizer_that_counts_no_text_as_so_many_tokens_is_refused() -> None:
+    exact = ExactWords(lambda text: 2 * len(text.split()))
+    assert len(exact.text(drawn(1, 64)).split()) == 32
+    with pytest.raises(UserError, match="no text of exactly 63 tokens"):
+        exact.text(drawn(1, 63))
+
+
+def test_a_real_tokenizer_s_prompts_are_exact_and_words_by_their_mean_are_not(tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers", reason="a tokenizer needs tokenizers: make dev")
+    core = tokenizers.Tokenizer(tokenizers.models.BPE())
+    core.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=700, initial_alphabet=core.pre_tokenizer.alphabet(), show_progress=False
+    )
+    core.train_from_iterator([" ".join(WORDS)], trainer)
+    core.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = load_tokenizer(tmp_path)
+    mean = tokenizer.count(" ".join(WORDS)) / len(WORDS)
+    plain, exact = Wording(tokens_per_word=mean), Wording(exact=ExactWords(tokenizer.count))
+    asked = [drawn(seed, 64) for seed in range(20)]
+    assert {tokenizer.count(exact.text(tokens, first=True)) for tokens in asked} == {64}
+    assert {tokenizer.count(plain.text(tokens, first=True)) for tokens in asked} != {64}

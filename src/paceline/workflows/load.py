@@ -16,11 +16,12 @@ from urllib.parse import urlsplit
 import yaml
 
 from paceline.base.errors import UserError
+from paceline.families.serving.core.load.exact_words import ExactWords
 from paceline.families.serving.core.load.probe import APIS, Server, check_address, find_server
 from paceline.families.serving.core.load.sending.asking import Asking
 from paceline.families.serving.core.load.sending.target import Tls
-from paceline.families.serving.core.load.trials import Access, Api
-from paceline.families.serving.core.load.words import WORDS
+from paceline.families.serving.core.load.trials import LONG_WORDS, SHORT_WORDS, Access, Api, trial_text
+from paceline.families.serving.core.model_sizes import FIRST_TOKEN
 from paceline.families.serving.core.workloads.text_tokens import load_tokenizer
 from paceline.families.serving.core.workloads.traces import SHAREGPT
 from paceline.families.serving.ops.endpoint.served import (
@@ -49,7 +50,6 @@ OPEN_SLACK_S, CLOSED_S = 600.0, 3600.0
 """What a side of a launch may take behind its last instant, and in a closed loop."""
 KEYS = ("OPENAI_API_KEY", "OPENAI_API_KEY_2")
 SECRET_HEADERS = ("authorization", "api-key", "x-api-key", "cookie", "proxy-authorization")
-SAMPLE_WORDS = 2000
 OF_SERVERS = (
     "VLLM_",
     "SGLANG_",
@@ -165,10 +165,11 @@ def _side(asked: Asked, traffic: Mapping[str, Any], say: Say) -> Side:
         "leave_out": ",".join(server.leave_out),
         "rename": ",".join(f"{old}={new}" for old, new in server.rename.items()),
     }
-    per_word, counted_by = _words(asked, server)
+    per_word, counted_by = _words(asked, server, say)
     options |= {
         "tokens_per_word": round(per_word, 4),
-        "added_tokens": round(server.counting.added_tokens, 1),
+        "added_tokens": 0.0 if asked.tokenizer else round(server.counting.added_tokens, 1),
+        "tokenizer": str(asked.tokenizer or ""),
         "length_counts": server.counting.length_counts,
     }
     return Side(label=label, options=_said(options), server=server, counted_by=counted_by)
@@ -257,13 +258,26 @@ def _label(url: str) -> str:
     return "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-") or "server"
 
 
-def _words(asked: Asked, server: Server) -> tuple[float, str]:
-    """Return tokens of a word, and who counted them."""
+def _words(asked: Asked, server: Server, say: Say) -> tuple[float, str]:
+    """Return tokens of a word, and who counted them.
+
+    Raises:
+        UserError: The tokenizer cannot be read, or counts no words.
+    """
     if asked.tokenizer is not None:
         tokenizer = load_tokenizer(asked.tokenizer)
-        sample = [WORDS[(7 * n) % len(WORDS)] for n in range(SAMPLE_WORDS)]
-        tokens = len(tokenizer.encode(" ".join(sample), False))
-        return tokens / len(sample), f"the tokenizer {tokenizer.name}"
+        ExactWords(tokenizer.count).text(range(FIRST_TOKEN, FIRST_TOKEN + LONG_WORDS))
+        short, long = (tokenizer.count(trial_text(words)) for words in (SHORT_WORDS, LONG_WORDS))
+        by_server = server.counting.prompt_tokens
+        around = None if by_server is None else by_server[0] - short
+        if by_server is not None and (by_server[1] - long != around or by_server[0] < short):
+            say(
+                f"of two texts the server counts {by_server[0]} and {by_server[1]}, the tokenizer "
+                f"{tokenizer.name} {short} and {long}: is it another model's?"
+            )
+            around = None
+        added = f"; the server adds {around} to a prompt" if around else ""
+        return long / LONG_WORDS, f"the tokenizer {tokenizer.name}, exactly{added}"
     if server.counting.tokens_per_word is not None:
         return server.counting.tokens_per_word, "the server's usage"
     return 1.0, "nobody: the server tells no usage, and a word was taken as a token"
@@ -283,6 +297,7 @@ DEFAULTS: Mapping[str, Any] = {
     "folder": "",
     "ready": "10min",
     "added_tokens": 0.0,
+    "tokenizer": "",
     "length_counts": False,
 }
 

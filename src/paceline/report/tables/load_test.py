@@ -156,15 +156,7 @@ def _notes(point: Point, label: str) -> Iterator[str]:
     last = all_of[-1]
     server, client = last.get("server") or {}, last.get("client") or {}
     if "prompt_tokens" in server:
-        cached = server.get("cached_prompt_tokens")
-        found = f", {cached:.0f} of them from its cache" if cached else ""
-        asked = server.get("prompt_tokens_asked")
-        meant = "" if asked is None else f" of {asked:.0f} that were meant"
-        yield (
-            f"{label}: a prompt has {number_of(server['prompt_tokens'], 'token', form='.0f')}{meant} by the "
-            f"server's count{found}, an "
-            f"answer {server.get('answer_tokens', 0):.0f} of {server['answer_tokens_asked']:.0f}"
-        )
+        yield f"{label}: {_lengths(server)}"
     yield from (f"{label}: WARNING: {said}" for said in server.get("surprises") or ())
     yield from (f"{label}: {text}" for text in _server_says(server.get("metrics") or {}))
     if client:
@@ -179,6 +171,22 @@ def _notes(point: Point, label: str) -> Iterator[str]:
             f"{label}: {number_of(len(steps), 'rate')} tried: "
             + ", ".join(f"{s['rate_per_s']:.3g}/s {'kept' if s['carried'] else 'missed'}" for s in steps)
         )
+
+
+def _lengths(server: Mapping[str, Any]) -> str:
+    """Say how long prompts and answers were, by whose count."""
+    counted, asked = server["prompt_tokens"], server.get("prompt_tokens_asked")
+    cached = server.get("cached_prompt_tokens")
+    found = f", {cached:.0f} of them from its cache" if cached else ""
+    answer = f"an answer {server.get('answer_tokens', 0):.0f} of {server['answer_tokens_asked']:.0f}"
+    if (tokenizer := server.get("tokenizer")) and asked is not None:
+        around = " with special tokens and a template" if round(counted) > round(asked) else ""
+        return (
+            f"a prompt has {number_of(asked, 'token', form='.0f')} by the tokenizer {tokenizer['name']} and "
+            f"{counted:.0f}{around} by the server's count{found}, {answer}"
+        )
+    meant = "" if asked is None else f" of {asked:.0f} that were meant"
+    return f"a prompt has {number_of(counted, 'token', form='.0f')}{meant} by the server's count{found}, {answer}"
 
 
 def _late(client: Mapping[str, Any]) -> str:

@@ -53,6 +53,8 @@ class Counting:
     """None where it counts no prompts."""
     added_tokens: float = 0.0
     """Around every prompt."""
+    prompt_tokens: tuple[int, int] | None = None
+    """Of the two texts of ``SHORT_WORDS`` and ``LONG_WORDS``; None where it counts no prompts."""
     length_counts: bool = False
     """Whether it counts no streams, and no whole answer that ended at its limit had fewer tokens than that.
 
@@ -112,6 +114,7 @@ class Trials:
         return Counting(
             tokens_per_word=per_word,
             added_tokens=max(short - per_word * SHORT_WORDS, 0.0),
+            prompt_tokens=(short, long),
             length_counts=length_counts,
         )
 
@@ -125,6 +128,11 @@ class Trials:
         return {**self.asking.headers, **self.access.headers, **({name: key} if name and key else {})}
 
     def _call(self, *, words: int, tokens: int) -> Call:
-        text = " ".join(WORDS[(7 * n) % len(WORDS)] for n in range(words))
+        text = trial_text(words)
         prompt = Messages((("user", text),)) if self.api == "chat" else text
         return Call(number=0, prompt=prompt, output_tokens=tokens, at_s=0.0, chat=self.api == "chat")
+
+
+def trial_text(words: int) -> str:
+    """Return the text of a trial."""
+    return " ".join(WORDS[(7 * n) % len(WORDS)] for n in range(words))

@@ -1,14 +1,15 @@
 """Prompts as words for servers whose tokens nobody here knows: as many words as give the asked number of tokens.
 
 Words are drawn like tokens, so that two prompts share a beginning exactly where their tokens would, and prompts of
-different calls share none. How many tokens a word has is what the model's tokenizer says of a sample, or what the
-server counted of two prompts (``load.probe``). Free of torch.
+different calls share none. With the model's tokenizer they have exactly the asked tokens (``load.exact_words``);
+without it, how many tokens a word has is what the server counted of two prompts (``load.probe``). Free of torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from paceline.families.serving.core.load.calls import Call, Messages, Workload
 from paceline.families.serving.core.model_sizes import FIRST_TOKEN
@@ -55,6 +56,19 @@ VOCABULARY = FIRST_TOKEN + len(WORDS)
 """Tokens to draw calls from."""
 
 
+def word_of(token: int, more: int = 0) -> str:
+    """Return the word that stands for a drawn token, or one behind it."""
+    return WORDS[(token - FIRST_TOKEN + more) % len(WORDS)]
+
+
+class Exactly(Protocol):
+    """Gives texts of exactly so many tokens."""
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Return words for tokens as they were drawn."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
     """How many words stand for how many tokens of a server."""
@@ -62,6 +76,8 @@ class Wording:
     tokens_per_word: float = 1.0
     added_tokens: float = 0.0
     """That the server puts around every prompt, such as a chat's template."""
+    exact: Exactly | None = field(default=None, repr=False)
+    """Words by the model's tokenizer, where there is one; then the other two say nothing."""
 
     def text(self, tokens: Sequence[int], *, first: bool) -> str:
         """Return words that the server should count as so many tokens: at least one.
@@ -70,14 +86,16 @@ class Wording:
             tokens: As drawn; equal beginnings give equal words.
             first: Whether the server adds its own tokens to these; to later turns of a session it does not.
         """
+        if self.exact is not None:
+            return self.exact.text(tokens)
         per_token = 1.0 / self.tokens_per_word
         words: list[str] = []
         for place, token in enumerate(tokens):
             # By place alone: a shared beginning stays a shared beginning.
             for more in range(int((place + 1) * per_token) - int(place * per_token)):
-                words.append(WORDS[(token - FIRST_TOKEN + more) % len(WORDS)])
+                words.append(word_of(token, more))
         cut = round(self.added_tokens * per_token) if first else 0
-        return " ".join(words[: max(len(words) - cut, 1)]) or WORDS[(tokens[0] - FIRST_TOKEN) % len(WORDS)]
+        return " ".join(words[: max(len(words) - cut, 1)]) or word_of(tokens[0])
 
 
 def in_words(workload: Workload, wording: Wording, *, chat: bool) -> Workload:

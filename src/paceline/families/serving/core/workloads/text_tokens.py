@@ -35,6 +35,10 @@ class Tokenizer:
     encode: Callable[[str, bool], tuple[int, ...]]
     """Token ids of a text; with the special tokens that it puts around a text, where the second argument says so."""
 
+    def count(self, text: str) -> int:
+        """Return the tokens of a text, without special ones."""
+        return len(self.encode(text, False))
+
     def facts(self) -> dict[str, Any]:
         """Return what a record keeps of it."""
         return {"name": self.name, "sha256": self.sha256, "vocabulary": self.vocabulary}

@@ -168,7 +168,7 @@ class _Measuring:
         kept = {"load": self._kept(log)}
         facts = accounting(outcomes) | {
             "client": certificate.facts(),
-            "server": server | _lengths(outcomes, workload),
+            "server": server | self._counter() | _lengths(outcomes, workload),
             **trace_facts(self._params),
         }
         if not certificate.valid:
@@ -270,6 +270,12 @@ class _Measuring:
     def _server(self, before: dict[str, float] | None) -> dict[str, Any]:
         grown = changes(before, self._told())
         return {"metrics": grown} if grown else {}
+
+    def _counter(self) -> dict[str, Any]:
+        """Return by whose tokens prompts are as long as they were meant to be."""
+        tokenizer = self._side.tokenizer
+        spoken = self._params["workload"] == TRACED and speaks(self._params)
+        return {} if tokenizer is None or spoken else {"tokenizer": tokenizer.facts()}
 
     def _kept(self, log: Log) -> str:
         """Leave the raw log in a file that goes with the record."""

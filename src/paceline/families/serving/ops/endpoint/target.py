@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from paceline.base.units import parse_duration
+from paceline.families.serving.core.load.exact_words import ExactWords
 from paceline.families.serving.core.load.sending.asking import Asking
 from paceline.families.serving.core.load.sending.target import Tls
 from paceline.families.serving.core.load.words import Wording
 from paceline.families.serving.core.mock.behaviour import Behaviour, Gaps
+from paceline.families.serving.core.workloads.text_tokens import Tokenizer, load_tokenizer
 
 MOCK = "mock:"
 """Begins the address of a server of known truth that the harness starts itself: ``mock:first=50ms,gap=10ms``."""
@@ -29,6 +32,8 @@ class Side:
     length_counts: bool
     """Whether it counts no tokens of streams, and as many as were asked for came where it ended at the limit."""
     wording: Wording
+    tokenizer: Tokenizer | None = field(default=None, repr=False)
+    """By which prompts have exactly the asked tokens."""
     tls: Tls = field(default_factory=Tls)
     start: str = ""
     stop: str = ""
@@ -50,6 +55,8 @@ def side_of(options: Mapping[str, Any]) -> Side:
 
     Raises:
         ValueError: One cannot be read; the text says which.
+        PrerequisiteError: The package that reads the tokenizer is not installed.
+        UserError: The tokenizer is not there, or cannot be read.
     """
     leave_out = tuple(name for name in str(options["leave_out"]).split(",") if name)
     pairs = [item.partition("=") for item in str(options["rename"]).split(",") if item]
@@ -59,6 +66,8 @@ def side_of(options: Mapping[str, Any]) -> Side:
         extra=_object(options, "extra"),
         headers={str(name): str(value) for name, value in _object(options, "headers").items()},
     )
+    folder = str(options["tokenizer"])
+    tokenizer = load_tokenizer(Path(folder)) if folder else None
     return Side(
         url=str(options["url"]),
         model=str(options["model"]),
@@ -66,8 +75,11 @@ def side_of(options: Mapping[str, Any]) -> Side:
         asking=asking,
         length_counts=bool(options["length_counts"]),
         wording=Wording(
-            tokens_per_word=float(options["tokens_per_word"]), added_tokens=float(options["added_tokens"])
+            tokens_per_word=float(options["tokens_per_word"]),
+            added_tokens=float(options["added_tokens"]),
+            exact=None if tokenizer is None else ExactWords(tokenizer.count),
         ),
+        tokenizer=tokenizer,
         tls=Tls(authorities=str(options["authorities"]) or None, verify=bool(options["verify"])),
         start=str(options["start"]),
         stop=str(options["stop"]),
