@@ -58,7 +58,7 @@ class ExactWords:
             f"no text of exactly {number_of(len(tokens), 'token')} is found by the tokenizer",
             where="--tokenizer",
             expected="the model's own, which counts words one by one",
-            fix="leave it away: the server's own count gives lengths that are right in the mean",
+            fix="leave it out: the server's own count gives lengths that are right in the mean",
         )
 
     def _settled(self, words: list[str], asked: int) -> Iterator[str]:
