@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -13,6 +14,7 @@ from paceline.families.datasheets import datasheet_of
 from paceline.families.kernels.api.context_lengths import context_lengths
 from paceline.families.kernels.api.eager import Eager
 from paceline.families.kernels.api.problem import TORCH_DTYPES, Problem, UnsupportedError
+from paceline.families.kernels.core import oracle
 from paceline.families.kernels.core.accounting import (
     MOST_CONTROLLED_NS,
     clock_allowance_ns,
@@ -23,6 +25,7 @@ from paceline.families.kernels.core.accounting import (
 )
 from paceline.families.kernels.core.ceilings import describe
 from paceline.families.kernels.core.operators import (
+    Expected,
     expected_of,
     known_wrong,
     num_variations,
@@ -373,3 +376,44 @@ def test_the_fraction_of_a_datasheet_is_that_of_the_binding_term() -> None:
     )
     assert found["datasheet_reason"] == "no published rate of operations in float32"
     assert "fraction_of_datasheet" not in found
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("size", [1, 6, 7, 8, 64])
+@pytest.mark.parametrize("wrong", ["none", "far", "nan", "infinite", "everywhere"])
+@pytest.mark.parametrize("factor", [1.0, -8.0])
+def test_outputs_are_judged_alike_in_pieces_of_any_size(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, size: int, wrong: str, factor: float
+) -> None:
+    generator = torch.Generator().manual_seed(size)
+    value = torch.randn(size, generator=generator, dtype=torch.float64).to(dtype).double()
+    bound = 1e-3 + 1e-2 * value.abs()
+    expected = [Expected(value=value, bound=bound, max_relative_l2=5e-3)]
+    changes = {"far": 1.01 * bound[-1].item() + 0.1, "nan": math.nan, "infinite": math.inf}
+    for place in range(size if wrong in changes else 1):
+        output = value.clone()
+        if wrong in changes:
+            output[place] += changes[wrong]
+        if wrong == "everywhere":
+            output += 0.9 * bound * value.sign()
+        output = (factor * output).to(dtype)
+        found = []
+        for piece in (1 << 16, 7, 1):
+            monkeypatch.setattr(oracle, "PIECE", piece)
+            found.append(judge(expected, [output], [factor], ["out"]))
+        assert {check.passed for check in found} == {wrong == "none"}
+        assert len({check.reason for check in found}) == 1
+        assert [c.relative_error for c in found] == pytest.approx([found[0].relative_error] * 3, rel=1e-9)
+
+
+def test_a_blind_spot_is_named_though_other_mistakes_are_seen_at_once() -> None:
+    operation, params = OPERATORS["gemm"], resolved("gemm")
+    draws = [operation.draw(params, torch.float32, seed=s) for s in (1, 2, 3)]
+    for draw in draws[:-1]:
+        object.__setattr__(draw.expected[0], "bound", math.inf)
+        object.__setattr__(draw.expected[0], "max_relative_l2", 1e-2)
+    outputs = operation.tensors(params, torch.float32)[1]
+    assert blind_spots(operation, draws, outputs) == []
+    object.__setattr__(draws[-1].expected[0], "bound", math.inf)
+    object.__setattr__(draws[-1].expected[0], "max_relative_l2", 1e-2)
+    assert "low-precision" in blind_spots(operation, draws, outputs)

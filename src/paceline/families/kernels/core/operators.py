@@ -7,7 +7,7 @@ known. A kernel that remembers results by address or by content meets nothing tw
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -286,7 +286,12 @@ def integers(count: int, high: int, *, seed: int, stream: int, device: str) -> T
 
 
 def known_wrong(
-    operator: Operator, draw: Draw, other: Draw, outputs: Sequence[TensorSpec]
+    operator: Operator,
+    draw: Draw,
+    other: Draw,
+    outputs: Sequence[TensorSpec],
+    *,
+    without: Container[str] = (),
 ) -> Iterator[tuple[str, tuple[Tensor, ...]]]:
     """Yield results that the oracle must reject, with their names; those that happen to be right are left out.
 
@@ -295,26 +300,26 @@ def known_wrong(
         draw: The draw under test.
         other: Another draw of the same point: its result is a stale one.
         outputs: Specifications of the outputs.
+        without: Names of those that are not asked for; looked at when a result's turn comes.
     """
     right = tuple(e.value for e in draw.expected)
-    forms: list[tuple[str, tuple[Tensor, ...]]] = [
-        ("zeros", tuple(torch.zeros_like(v) for v in right)),
-        ("constant", tuple(torch.ones_like(v) for v in right)),
-        ("nan", tuple(torch.full_like(v, float("nan")) for v in right)),
-        ("stale", tuple(e.value for e in other.expected)),
-        ("low-precision", tuple(_lowered(v, s.dtype) for v, s in zip(right, outputs, strict=True))),
-        ("truncated-tail", tuple(_truncated(v) for v in right)),
-        ("small-values-dropped", tuple(_without_small(v) for v in right)),
-        ("wrong-sign", tuple(-v for v in right)),
-        ("shifted", tuple(v.reshape(-1).roll(1).reshape(v.shape) for v in right)),
-    ]
-    forms += list(operator.wrong(draw))
-    for name, candidate in forms:
+    wanted = [v.to(s.dtype) for v, s in zip(right, outputs, strict=True)]
+    for name, candidate in _wrong_forms(operator, draw, other, outputs, without):
         # In the outputs' dtype: what rounds to the right result is no mistake that anybody could see.
         rounded = [c.to(s.dtype) for c, s in zip(candidate, outputs, strict=True)]
-        wanted = [v.to(s.dtype) for v, s in zip(right, outputs, strict=True)]
         if any(not torch.equal(c, w) for c, w in zip(rounded, wanted, strict=True)):
             yield name, tuple(rounded)
+
+
+def _wrong_forms(
+    operator: Operator, draw: Draw, other: Draw, outputs: Sequence[TensorSpec], without: Container[str]
+) -> Iterator[tuple[str, tuple[Tensor, ...]]]:
+    for name, form in MISTAKES.items():
+        if name not in without:
+            yield name, tuple(form(e.value, s.dtype) for e, s in zip(draw.expected, outputs, strict=True))
+    if "stale" not in without:
+        yield "stale", tuple(e.value for e in other.expected)
+    yield from ((name, form) for name, form in operator.wrong(draw) if name not in without)
 
 
 def _truncated(value: Tensor) -> Tensor:
@@ -336,6 +341,19 @@ def _lowered(value: Tensor, dtype: torch.dtype) -> Tensor:
         step = torch.exp2(exponent - 4)
         return torch.round(value / step) * step
     return value.to(torch.float32 if dtype == torch.float64 else torch.bfloat16).to(value.dtype)
+
+
+MISTAKES: Mapping[str, Callable[[Tensor, torch.dtype], Tensor]] = {
+    "zeros": lambda value, _: torch.zeros_like(value),
+    "constant": lambda value, _: torch.ones_like(value),
+    "nan": lambda value, _: torch.full_like(value, float("nan")),
+    "low-precision": _lowered,
+    "truncated-tail": lambda value, _: _truncated(value),
+    "small-values-dropped": lambda value, _: _without_small(value),
+    "wrong-sign": lambda value, _: -value,
+    "shifted": lambda value, _: value.reshape(-1).roll(1).reshape(value.shape),
+}
+"""What any output may be in place of the right one."""
 
 
 def scaled(expected: Expected, factor: float) -> Expected:
