@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from paceline.families.kernels.core.operators import (
     variation,
 )
 from paceline.families.kernels.core.oracle import blind_spots, judge
+from paceline.families.kernels.core.run import _waiting as waiting_of
 from paceline.families.kernels.core.timing_process.working_set import WorkingSet, drawn_anew
 from paceline.families.kernels.ops.grouped_gemm.routing import expert_tokens
 from paceline.families.kernels.ops.scaled_gemm import reference as scaled_gemm
@@ -417,3 +419,29 @@ def test_a_blind_spot_is_named_though_other_mistakes_are_seen_at_once() -> None:
     object.__setattr__(draws[-1].expected[0], "bound", math.inf)
     object.__setattr__(draws[-1].expected[0], "max_relative_l2", 1e-2)
     assert "low-precision" in blind_spots(operation, draws, outputs)
+
+
+def timed(*shares: float, device: str = "cpu") -> Any:
+    """Return a candidate whose passes took a millisecond, of which its thread had no core for these shares."""
+    point = SimpleNamespace(device=device)
+    return SimpleNamespace(
+        point=point, pass_ns=[10**6] * len(shares), busy_ns=[round(10**6 * (1 - share)) for share in shares]
+    )
+
+
+def test_what_waited_for_a_core_is_the_worst_techniques_upper_quartile_pass() -> None:
+    rare = timed(0.0, 0.0, 0.9, 0.0, 0.0, 0.0, 0.0, 0.0)
+    often = timed(0.0, 0.3, 0.9, 0.0, 0.0, 0.3, 0.0, 0.0)
+    assert waiting_of(None, [rare]) == 0
+    assert waiting_of(None, [rare, often]) == pytest.approx(0.3)
+    assert waiting_of(0.5, [rare, often]) == 0.5
+    assert waiting_of(0.1, [rare, often]) == pytest.approx(0.3)
+    assert waiting_of(None, [timed(0.2)]) == pytest.approx(0.2)
+
+
+def test_a_thread_that_counts_more_than_the_clock_waited_for_nothing() -> None:
+    assert waiting_of(None, [timed(-0.01, -0.02)]) == 0
+
+
+def test_passes_that_a_device_times_tell_nothing_of_the_cores() -> None:
+    assert waiting_of(None, [timed(0.9), timed(0.0, device="cuda")]) is None

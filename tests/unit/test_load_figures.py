@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from paceline.calibration.load_client import erlang_capacity
 from paceline.families.serving.core.load.arrivals import draw_arrivals
 from paceline.families.serving.core.load.calls import Call, Workload, carried
-from paceline.families.serving.core.load.findings.capacity import find_capacity, inflation
+from paceline.families.serving.core.load.findings.capacity import find_capacity, inflation, met_alone
 from paceline.families.serving.core.load.findings.certificate import certify
 from paceline.families.serving.core.load.findings.counting import may_claim, requests_needed, wilson
 from paceline.families.serving.core.load.findings.fairness import jain, service_gap
@@ -135,6 +135,47 @@ def test_a_server_that_carries_everything_has_no_upper_end() -> None:
 def test_a_server_that_carries_nothing_is_told() -> None:
     with pytest.raises(ValueError, match="not carried either"):
         find_capacity(lambda rate, num, _: [False] * num, start_per_s=10, most_per_s=100)
+
+
+def spans(starts: list[float], lasting_s: float) -> list[tuple[float, float]]:
+    """Return when calls began and ended that take equally long."""
+    return [(at, at + lasting_s) for at in starts]
+
+
+def test_an_objective_that_calls_miss_which_have_the_server_to_themselves_is_out_of_reach() -> None:
+    apart = spans([float(i) for i in range(40)], 0.5)
+    assert met_alone(apart, [False] * 40, target=0.9) == (0, 40)
+    assert met_alone(apart, [i % 2 == 0 for i in range(40)], target=0.9) == (20, 40)
+    assert met_alone(apart, [True] * 40, target=0.9) is None
+    assert met_alone(apart[:19], [False] * 19, target=0.9) is None
+
+
+def test_calls_that_miss_beside_others_say_nothing_of_lower_rates() -> None:
+    together = spans([float(i) for i in range(40)], 1.5)
+    assert met_alone(together, [False] * 40, target=0.9) is None
+    # every third one is alone, and meets the objective
+    mixed = spans([3.0 * i + at for i in range(30) for at in (0.0, 1.0, 1.2)], 0.5)
+    assert met_alone(mixed, [i % 3 == 0 for i in range(90)], target=0.9) is None
+    assert met_alone(mixed, [False] * 90, target=0.9) == (0, 30)
+    # one that never ends is beside all that come behind it
+    assert (
+        met_alone([(-1.0, math.inf), *spans([float(i) for i in range(40)], 0.5)], [False] * 41, target=0.9)
+        is None
+    )
+
+
+def test_a_search_ends_where_a_probe_knows_that_no_lower_rate_is_carried() -> None:
+    tried = []
+
+    def probe(rate: float, num: int, _: int) -> list[bool]:
+        tried.append(rate)
+        if rate < 4:
+            raise ValueError("no lower rate")
+        return [False] * num
+
+    with pytest.raises(ValueError, match="no lower rate"):
+        find_capacity(probe, start_per_s=10, most_per_s=100)
+    assert tried == [10, 5, 2.5]
 
 
 def sent(lateness_s: float, *, cpu_s: float = 0.1, num: int = 400) -> Log:

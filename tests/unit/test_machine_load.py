@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from paceline.worker.launch import _told_of
 from paceline.worker.launches.attempt import Ending, merge
+from paceline.worker.machine import foreign_load
 from paceline.worker.machine.foreign_load import Reading, is_disturbed, load_between, read, who, worst
+from paceline.worker.ranks.rank import _waiting
 
 TICKS = 100
 """A second, as the kernel counts on Linux."""
@@ -198,6 +201,32 @@ def test_a_launch_names_the_blocks_that_others_disturbed_but_not_those_whose_wor
         {"block": "held", "family": "reasoning", "params": {"op": "solve", "model": "reasoner"}},
     ]
     quiet, busy = machine.load(1.0, rank=1.0), machine.load(1.0, loader=1.0, waiting_s=1.0)
-    assert _told_of(quiet, blocks) == {"load": quiet}
-    assert _told_of(busy, blocks) == {"load": busy, "disturbed": ["ours", "held"]}
-    assert _told_of(None, blocks) == {}
+    assert _told_of(quiet, blocks, ()) == {"load": quiet}
+    assert _told_of(busy, blocks, ()) == {"load": busy, "disturbed": ["ours", "held"]}
+    assert _told_of(None, blocks, ()) == {}
+
+
+@pytest.mark.parametrize(
+    ("of_launch", "of_block", "disturbed"),
+    [(1.0, 0.01, False), (0.0, 0.9, True), (1.0, None, True), (0.0, None, False)],
+)
+def test_a_block_is_judged_by_who_waited_while_it_ran_and_not_while_its_ranks_started(
+    machine: Machine, of_launch: float, of_block: float | None, disturbed: bool
+) -> None:
+    blocks = [{"block": "a", "family": "collectives", "params": {"op": "all_reduce"}}]
+    load = machine.load(1.0, loader=1.0, waiting_s=of_launch)
+    told = {} if of_block is None else {"waiting": of_block}
+    events = [{"event": "block_begin", "block": "a"}, {"event": "block_end", "block": "a", **told}]
+    assert _told_of(load, blocks, events) == {"load": load, **({"disturbed": ["a"]} if disturbed else {})}
+
+
+def test_a_block_tells_its_familys_waiting_or_else_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(own: float | None, before_s: float | None, now_s: float | None) -> float | None:
+        monkeypatch.setattr(foreign_load, "waiting_s", lambda: now_s)
+        return _waiting(SimpleNamespace(waiting=own), before_s, 4.0)  # type: ignore[arg-type]
+
+    assert told(0.02, 1.0, 3.0) == 0.02
+    assert told(0.0, 1.0, 3.0) == 0.0
+    assert told(None, 1.0, 3.0) == 0.5
+    assert told(None, None, 3.0) is None
+    assert told(None, 1.0, None) is None

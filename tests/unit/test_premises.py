@@ -26,7 +26,7 @@ from paceline.records.store.folder import RunRecord
 from paceline.report.claims.premises import premises_text, said_text, scale_text, settled_text
 from paceline.spec import content
 from paceline.spec.ledger.papers import Headline, load_papers
-from paceline.spec.ledger.premises import Premise
+from paceline.spec.ledger.premises import MORE, Premise
 from paceline.spec.suites.grammar import Claim
 from paceline.spec.suites.suite_file import load_suite
 from paceline.workflows.claiming import claim_counts, claim_facts
@@ -326,11 +326,23 @@ def test_mistakes_in_premises_are_found_where_they_stand(
 
 
 @pytest.mark.parametrize(
-    "machine", ["one GPU; another model", "four cores", "a core for each rank", "8 cores, and a device each"]
+    "machine",
+    [
+        "one GPU; another model",
+        "four cores",
+        "12 cores",
+        "a core for each rank",
+        "8 cores, and a device each",
+    ],
 )
 def test_a_premise_out_of_reach_names_what_two_cores_lack(tmp_path: Any, machine: str) -> None:
     text = suite_text.LEGAL + PREMISES.replace("machine: two cores", f"machine: '{machine}'")
     load_suite(suite_text.write(tmp_path, text=text))
+
+
+@pytest.mark.parametrize("machine", ["2 cores", "1 cores", "another device", "two devices", "a fast core"])
+def test_what_two_cores_have_is_not_what_they_lack(machine: str) -> None:
+    assert MORE.search(machine) is None
 
 
 def test_a_run_keeps_claims_with_their_premises_written_out(tmp_path: Any) -> None:

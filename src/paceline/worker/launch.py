@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from paceline.worker.launches.blame import NO_RESULT, Blame, blame
 from paceline.worker.launches.nodes import Lifeline, Meeting, Place, place_from_environment
 from paceline.worker.launches.schedule import Schedule
 from paceline.worker.launches.stopping import Progress
+from paceline.worker.machine.foreign_load import is_disturbed
 from paceline.worker.processes import fork_server, process
 
 MAX_START_FAILURES = 2
@@ -191,7 +193,7 @@ class Launcher:
             launch=launch,
             elapsed_s=elapsed_s,
             **self.job.progress.spent(blocks, elapsed_s),
-            **_told_of(ending.load, blocks),
+            **_told_of(ending.load, blocks, new if self.meeting is None else ()),
         )
         self.job.refresh()  # a budget counts this launch, too
         if ending.well:
@@ -257,11 +259,25 @@ class Launcher:
         self.job.refresh()
 
 
-def _told_of(load: dict[str, Any] | None, blocks: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the end of a launch says of others' load, and of which blocks where they were disturbed by it."""
+def _told_of(
+    load: dict[str, Any] | None, blocks: list[dict[str, Any]], events: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return what the end of a launch says of others' load, and of which blocks where they were disturbed by it.
+
+    Args:
+        load: What others took of the launch; None where nobody can tell.
+        blocks: Of the launch.
+        events: Of its ranks. A block that tells whether somebody waited for a core while it ran is judged by that:
+            ranks that start, import and meet wait for cores, too, and nothing is timed then.
+    """
     if load is None:
         return {}
-    reached = [b["block"] for b in blocks if load["disturbed"] and not _elsewhere(b)]
+    waiting = {e["block"]: e.get("waiting") for e in events if e["event"] == "block_end"}
+    reached = [
+        b["block"]
+        for b in blocks
+        if is_disturbed(load, waiting=waiting.get(b["block"])) and not _elsewhere(b)
+    ]
     return {"load": load, **({"disturbed": reached} if reached else {})}
 
 

@@ -21,7 +21,8 @@ KINDS = ("metric", "quantity", "parameter")
 HERE = ("two cores", "nothing but two cores")
 """How ``machine`` begins where a machine of two cores meets the premise, with another workload or a longer run."""
 MORE = re.compile(
-    r"\bGPU|\bdevices?\b|\bcore (?:for each|or device)|\b(?:three|four|eight|sixteen|\d+) cores\b"
+    r"\bGPU|\bcore for each|\bcore or device each"
+    r"|\b(?:three|four|eight|sixteen|[3-9]|[1-9]\d+) (?:cores|devices)\b"
 )
 """What a machine has that two cores lack."""
 

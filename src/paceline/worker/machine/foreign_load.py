@@ -85,16 +85,18 @@ def read(
             cores=len(ticks),
             busy_s=tick_s * sum(row[_USER] + row[_NICE] + row[_SYSTEM] for row in ticks),
             stolen_s=tick_s * sum(row[_STEAL] for row in ticks),
-            waiting_s=_waiting_s(proc / "pressure" / "cpu"),
+            waiting_s=waiting_s(proc),
             processes=_processes(proc, tick_s),
         )
     except (OSError, AttributeError, ValueError, IndexError):
         return None
 
 
-def _waiting_s(path: Path) -> float | None:
+def waiting_s(proc: Path = PROC) -> float | None:
+    """Return for how long at least one process that could run had no core so far; None where nobody can tell."""
     try:
-        some = next(line for line in path.read_text().splitlines() if line.startswith("some"))
+        lines = (proc / "pressure" / "cpu").read_text().splitlines()
+        some = next(line for line in lines if line.startswith("some"))
         return int(some.rpartition("total=")[2]) * 1e-6
     except (OSError, StopIteration, ValueError):
         return None
@@ -157,8 +159,15 @@ def load_between(
     return {**load, "disturbed": is_disturbed(load)}
 
 
-def is_disturbed(load: Mapping[str, Any]) -> bool:
-    """Tell whether others took what a launch needed (``load_between``)."""
+def is_disturbed(load: Mapping[str, Any], *, waiting: float | None = None) -> bool:
+    """Tell whether others took what was needed.
+
+    Args:
+        load: What others took of a launch (``load_between``).
+        waiting: Share of the time of a part of the launch in which a process had no core; None takes the launch's.
+    """
+    if waiting is not None:
+        load = {**load, "waiting": waiting}
     taken = load["others_cores"] > max(MOST_OTHERS, MOST_OTHERS_SHARE * load["cores"])
     waited = load["waiting"] is None or load["waiting"] > MOST_WAITING
     return (taken and waited) or load["stolen"] > MOST_STOLEN

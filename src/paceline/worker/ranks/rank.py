@@ -14,6 +14,7 @@ from paceline.worker.communication.control import Control
 from paceline.worker.communication.trace import TraceWriter
 from paceline.worker.events import START, EventLog
 from paceline.worker.fences.guard import ContractBreachError, Guard
+from paceline.worker.machine import foreign_load
 from paceline.worker.machine.device import Device, FakeDevice, open_device
 from paceline.worker.machine.host import describe_host
 from paceline.worker.processes.needs import need_torch
@@ -123,17 +124,33 @@ def run_blocks(session: Session, blocks: list[dict[str, Any]]) -> int:
             module = importlib.import_module(runner_module(data))
             if isinstance(session.device, FakeDevice):
                 session.device.reseed(session.draw_seed("device", block.block), launch=session.launch)
-            started = time.monotonic()
+            started, waited_s = time.monotonic(), foreign_load.waiting_s()
             if session.rank == 0:
                 session.events.emit("block_begin", block=block.block)
+            session.waiting = None
             module.run_block(session, block)
         except Exception as error:
             _raised(session, block, error)
             return RAISED_EXIT_CODE
         if session.rank == 0:
             elapsed = time.monotonic() - started
-            session.events.emit("block_end", block=block.block, elapsed_s=elapsed)
+            waiting = _waiting(session, waited_s, elapsed)
+            told = {} if waiting is None else {"waiting": round(waiting, 3)}
+            session.events.emit("block_end", block=block.block, elapsed_s=elapsed, **told)
     return 0
+
+
+def _waiting(session: Session, before_s: float | None, elapsed_s: float) -> float | None:
+    """Return the share of a block in which what it needed had no core; None where nobody can tell.
+
+    Of its timed passes where its family has measured that, else of the whole block, in which any process counts.
+    """
+    if session.waiting is not None:
+        return session.waiting
+    now_s = foreign_load.waiting_s()
+    if before_s is None or now_s is None or elapsed_s <= 0:
+        return None
+    return (now_s - before_s) / elapsed_s
 
 
 def _raised(session: Session, block: Block, error: BaseException) -> None:

@@ -107,6 +107,8 @@ class Session:
     """Interface of the harness's own messages; in a namespace its counters show what went around the communicator."""
     facts: dict[str, Any] = field(default_factory=dict)
     """What families keep for the whole launch, such as calibrated ceilings."""
+    waiting: float | None = None
+    """Share of the timed passes of the block under way in which they had no core, where its family has measured it."""
     proofs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What this rank found in proofs of earlier launches of the run, by their keys; all ranks have the same keys."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -221,6 +221,7 @@ def _measure(
         launch=session.launch,
     )
     ended = _monotonic()
+    session.waiting = _waiting(session.waiting, candidates)
     # After all series: what messages cost on this machine is seen from all techniques together.
     allowance = clock_allowance_ns([(c.pass_ns, c.unaccounted_ns) for c in candidates])
     ceiling = ceilings.of_block(session, block, arithmetic)
@@ -250,6 +251,24 @@ def _measure(
             "calls_per_sample": sets,
         }
         _take(task, candidate, Part(result=result, timed=timed), watch.flags)
+
+
+def _waiting(earlier: float | None, candidates: Sequence[Candidate]) -> float | None:
+    """Return the share of its time for which a pass had no core, of this instance or before; None of other timers.
+
+    It is the upper quartile of a technique's passes, and the worst technique's: a latency is the median of passes, to
+    which few that lost their core do nothing. None where passes are timed by a device, or by their judge alone.
+    """
+    if any(c.point.device != "cpu" or isinstance(c, SandboxedCandidate) for c in candidates):
+        return None
+    # Told by the technique's own process: it can keep a launch from being set aside, and no more.
+    shares = [_upper_quartile(c) for c in candidates if c.pass_ns]
+    return max([0.0, *shares, *([] if earlier is None else [earlier])])
+
+
+def _upper_quartile(candidate: Candidate) -> float:
+    shares = sorted(1 - b / p for p, b in zip(candidate.pass_ns, candidate.busy_ns, strict=True) if p > 0)
+    return shares[3 * len(shares) // 4] if shares else 0.0
 
 
 def _take(task: _Task, candidate: Candidate, part: Part, flags: Sequence[str]) -> None:

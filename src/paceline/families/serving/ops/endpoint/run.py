@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import time
 import traceback
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from paceline.base.counting import number_of
 from paceline.base.errors import PacelineError, PrerequisiteError, UserError
 from paceline.families.serving.core.client_figures import accounting, seen, settled
 from paceline.families.serving.core.load.calls import Messages, Workload, prompt_text
-from paceline.families.serving.core.load.findings.capacity import find_capacity
+from paceline.families.serving.core.load.findings.capacity import find_capacity, met_alone
 from paceline.families.serving.core.load.findings.certificate import SAYS_NOTHING, certify
 from paceline.families.serving.core.load.findings.server_metrics import changes, read_metrics
 from paceline.families.serving.core.load.log.entries import Log, write_log
@@ -205,6 +206,7 @@ class _Measuring:
         """
         params = self._params
         objective = {"ttft_s": float(str(params["slo_ttft"])), "tpot_s": float(str(params["slo_tpot"]))}
+        target = float(str(params["slo_share"]))
         checked = 0
         steps: list[dict[str, Any]] = []
 
@@ -212,7 +214,8 @@ class _Measuring:
             nonlocal checked
             outcomes = self._probed(self._seed + number, rate_per_s)
             checked += sum(o.ok for o in outcomes)
-            met = [meets(o, **objective) for o in sorted(outcomes, key=lambda o: o.due_s or 0.0)]
+            outcomes.sort(key=lambda o: o.due_s or 0.0)
+            met = [meets(o, **objective) for o in outcomes]
             steps.append(
                 {
                     "rate_per_s": rate_per_s,
@@ -220,6 +223,7 @@ class _Measuring:
                     "output_tokens_per_s": tokens_per_s(outcomes),
                 }
             )
+            _require_within_reach(outcomes, met, rate_per_s, target)
             return met
 
         try:
@@ -227,7 +231,7 @@ class _Measuring:
                 probe,
                 start_per_s=float(str(params["rate_per_s"])),
                 most_per_s=float(str(params["rate_ceiling"])),
-                target=float(str(params["slo_share"])),
+                target=target,
                 requests=int(str(params["requests"])),
             )
         except ValueError as error:
@@ -300,6 +304,23 @@ def _requests_per_s(outcomes: Sequence[Outcome]) -> float | None:
     ends = [o.ended_s for o in outcomes if o.ended_s is not None]
     span_s = max(ends) - min(due) if due and ends else 0.0
     return sum(o.ok for o in outcomes) / span_s if span_s > 0 else None
+
+
+def _require_within_reach(
+    outcomes: Sequence[Outcome], met: Sequence[bool], rate_per_s: float, target: float
+) -> None:
+    """Check that a lower rate may be carried where this one is not.
+
+    Raises:
+        ValueError: Calls that had the server to themselves missed their objectives.
+    """
+    sent = [(o, ok) for o, ok in zip(outcomes, met, strict=True) if o.sent_s is not None]
+    spans = [(o.sent_s or 0.0, math.inf if o.ended_s is None else o.ended_s) for o, _ in sent]
+    if (found := met_alone(spans, [ok for _, ok in sent], target=target)) is not None:
+        raise ValueError(
+            f"at {number_of(rate_per_s, 'call', form='.3g')}/s, of {number_of(found[1], 'call')} that had the "
+            f"server to themselves {found[0]} met them"
+        )
 
 
 def _lengths(outcomes: Sequence[Outcome], workload: Workload) -> dict[str, Any]:

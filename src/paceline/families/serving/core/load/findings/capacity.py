@@ -18,6 +18,8 @@ Probe = Callable[[float, int, int], Sequence[bool]]
 """Sends some requests at a rate; the last argument is the probe's number. Returns whether each met the objective, in
 the order in which they were due."""
 MIN_BATCHES = 20
+LEAST_ALONE = 20
+"""Calls that had the server to themselves, by which an objective may be out of reach."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,33 @@ def inflation(seen: Sequence[bool]) -> float:
     return max(1.0, size * variance / (share * (1 - share)))
 
 
+def met_alone(
+    spans: Sequence[tuple[float, float]], met: Sequence[bool], *, target: float
+) -> tuple[int, int] | None:
+    """Tell whether an objective is missed by calls that had the server to themselves: no lower rate meets it then.
+
+    Args:
+        spans: Of each call the instants at which it was sent and had ended.
+        met: Whether each met the objective.
+        target: The share of them that should.
+
+    Returns:
+        How many of them met it, and how many there were, where Wilson's interval lies below the target and there are
+        at least ``LEAST_ALONE``; else None.
+    """
+    order = sorted(range(len(spans)), key=lambda i: spans[i][0])
+    seen, busy_until = [], -math.inf
+    for place, i in enumerate(order):
+        began, ended = spans[i]
+        behind = spans[order[place + 1]][0] if place + 1 < len(order) else math.inf
+        if busy_until <= began and ended <= behind:
+            seen.append(met[i])
+        busy_until = max(busy_until, ended)
+    if len(seen) < LEAST_ALONE or wilson(sum(seen), len(seen))[1] >= target:
+        return None
+    return sum(seen), len(seen)
+
+
 def find_capacity(
     probe: Probe,
     *,
@@ -85,7 +114,8 @@ def find_capacity(
         patience: Probes of one rate after which the share alone decides.
 
     Raises:
-        ValueError: Not even a thousandth of the first rate is carried.
+        ValueError: Not even a thousandth of the first rate is carried. A probe may raise one, too, where it knows that
+            no lower rate is (``met_alone``).
     """
     steps: list[Step] = []
 
