@@ -161,6 +161,10 @@ MISTAKES = [
     (["plan", "collectives/all-reduc"], "did you mean 'collectives/all-reduce'?"),
     (["plan", "collectives/all-reduce", "--tier", "quik"], "'quik' is not one of"),
     (["plan", "collectives/all-reduce", "--filter", "x"], "expected: key=value"),
+    (
+        ["plan", "collectives/all-reduce", "--filter", "ranks=2,4,size_bytes=4096"],
+        "--filter ranks=2,4 --filter size_bytes=4096",
+    ),
     (["plan", "collectives/all-reduce", "--filter", "rank=2"], "did you mean 'ranks'?"),
     (["plan", "collectives/all-reduce", "--techniques", "rng"], "did you mean 'ring'?"),
     (["plan", "collectives/all-reduce", "--runner", "locl-cpu"], "did you mean 'local-cpu'?"),

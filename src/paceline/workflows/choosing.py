@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -42,6 +43,10 @@ def expand_suites(names: Sequence[str], *, say: Say, extra: Sequence[Path] = ())
     return loaded
 
 
+_SECOND = re.compile(r"[a-z_]+=.*")
+_PARTS = re.compile(r",(?=[a-z_]+=)")
+
+
 def parse_filters(items: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Read ``key=value`` filters, of several values as ``key=one,other``.
 
@@ -56,6 +61,9 @@ def parse_filters(items: Sequence[str]) -> tuple[tuple[str, str], ...]:
             raise UserError(
                 f"'{item}' is not a filter", where="--filter", expected="key=value, or key=one,other"
             )
+        if any(_SECOND.fullmatch(each) for each in values[1:]):
+            parts = " ".join(f"--filter {part}" for part in _PARTS.split(item))
+            raise UserError(f"'{item}' names several keys", where="--filter", expected="one key", fix=parts)
         pairs += [(key, each) for each in values]
     return tuple(pairs)
 
