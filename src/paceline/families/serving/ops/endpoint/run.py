@@ -223,7 +223,9 @@ class _Measuring:
                     "output_tokens_per_s": tokens_per_s(outcomes),
                 }
             )
-            _require_within_reach(outcomes, met, rate_per_s, target)
+            # Once some rate was carried, a probe in which a few calls miss by chance ends nothing.
+            if all(step["met"] < target for step in steps):
+                _require_within_reach(outcomes, met, rate_per_s, target)
             return met
 
         try:
